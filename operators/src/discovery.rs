@@ -1,0 +1,69 @@
+//! What finds splits on the enumerator's behalf.
+//!
+//! Like a fetcher, a [`SplitDiscovery`] lives on the timely thread and does no I/O there.
+
+use crate::epoch::{MetadataEpoch, RequestId};
+use crate::health::Health;
+use crate::split::Split;
+
+/// Answers what the coordinator asks about metadata and splits.
+///
+/// # Contract
+///
+/// * **Never blocks.** Both methods return at once.
+/// * **Wakes.** When there is something to poll, it activates the operator, from any thread.
+/// * **Keeps on.** What cannot be asked is asked again with back-off until it is answered or the
+///   metadata does not list it any more. A failure to ask is a [`Health`], never an empty answer.
+/// * **Bounded.** Answers that nobody polled are bounded.
+pub trait SplitDiscovery<S: Split>: 'static {
+    /// Begins to find out what `request` asks.
+    fn request(&mut self, request: DiscoveryRequest<S>);
+
+    /// The next answer, if there is one.
+    fn poll(&mut self) -> Option<DiscoveryEvent<S>>;
+}
+
+/// What the coordinator asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiscoveryRequest<S: Split> {
+    /// From here on, find the splits that `metadata` lists, again and again, and report them under
+    /// `epoch`.
+    Discover {
+        /// The epoch that the coordinator gave this metadata.
+        epoch: MetadataEpoch,
+        /// What to look for.
+        metadata: S::Metadata,
+    },
+    /// Find where reading `split` starts by its rule.
+    Resolve {
+        /// Returned with the answer.
+        request: RequestId,
+        /// The split, which the latest metadata lists.
+        split: S,
+    },
+}
+
+/// What a discovery found out.
+#[derive(Clone, Debug)]
+pub enum DiscoveryEvent<S: Split> {
+    /// The metadata service answered; the answer may equal the one before.
+    Metadata(S::Metadata),
+    /// These splits exist. Splits that are not named may exist too.
+    Found {
+        /// The metadata epoch they were looked for under.
+        epoch: MetadataEpoch,
+        /// The splits, each with the evidence of its identity.
+        splits: Vec<(S, S::Identity)>,
+    },
+    /// Where reading a split starts.
+    Resolved {
+        /// The request that is answered.
+        request: RequestId,
+        /// The split.
+        split: S,
+        /// Where its reading starts.
+        start: S::Position,
+    },
+    /// Something that a person should know.
+    Health(Health),
+}

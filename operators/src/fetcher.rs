@@ -1,0 +1,94 @@
+//! What reads splits on a reader's behalf.
+//!
+//! The reader operator decides what may be emitted; a [`SplitFetcher`] brings the batches. It lives
+//! on the timely thread but does no I/O there: whatever blocks happens on threads of its own, which
+//! wake the operator when there is something to [`poll`](SplitFetcher::poll).
+
+use timely::{Accountable, Container};
+
+use crate::epoch::{MetadataEpoch, SplitEpoch};
+use crate::health::{FailureKind, Health};
+use crate::split::Split;
+
+/// Reads the splits of one reader.
+///
+/// # Contract
+///
+/// * **Never blocks.** Every method returns at once; a call takes time proportional to what it
+///   hands over.
+/// * **Chained.** The pieces of one assignment, in the order of [`poll`](Self::poll), join: the first
+///   starts at the assigned position, each later one where the one before it ended.
+/// * **Stamped.** Every piece carries the split epoch of the assignment it was read under. After
+///   [`unassign`](Self::unassign) late pieces may still come; the reader drops them.
+/// * **Wakes.** When there is something to poll after `poll` had [`Polled::Drained`], the fetcher
+///   activates the operator, at least once and from any thread.
+/// * **Bounded.** What was fetched and not polled is bounded.
+pub trait SplitFetcher<S: Split>: 'static {
+    /// What a piece of a split is emitted as: one container holds records of one split.
+    type Batch: Container + Accountable + Clone;
+
+    /// A metadata epoch began. What it lists may be assigned next; what it does not list has been
+    /// unassigned before.
+    fn adopt(&mut self, epoch: MetadataEpoch, metadata: &S::Metadata);
+
+    /// Begins to read `split` at `start`.
+    fn assign(&mut self, split: &S, split_epoch: SplitEpoch, start: &S::Position);
+
+    /// Stops reading `split`.
+    fn unassign(&mut self, split: &S, split_epoch: SplitEpoch);
+
+    /// Moves what was fetched to `fetched`, until about `bytes_max` bytes were moved.
+    ///
+    /// At least one piece is moved if there is one, of any size.
+    fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<S, Self::Batch>>) -> Polled;
+}
+
+/// Whether a [`SplitFetcher`] has more to hand over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// There may be more at once: the operator comes back without being woken.
+    More,
+    /// There is nothing until the fetcher wakes the operator.
+    Drained,
+}
+
+/// What a fetcher hands over.
+#[derive(Clone, Debug)]
+pub enum Fetched<S: Split, B> {
+    /// A range of a split, with the records in it.
+    Piece(Piece<S, B>),
+    /// Reading one assigned split stopped: nothing of it comes until it is assigned again.
+    Down(FetcherDown<S>),
+    /// Something about the fetcher that a person should know.
+    Health(Health),
+}
+
+/// A range of one split, half open, with the records in it.
+#[derive(Clone, Debug)]
+pub struct Piece<S: Split, B> {
+    /// The split that was read.
+    pub split: S,
+    /// The assignment it was read under.
+    pub split_epoch: SplitEpoch,
+    /// Where the range starts: the position after the piece before.
+    pub start: S::Position,
+    /// Where the range ends: the position to go on from.
+    pub end: S::Position,
+    /// The memory that the batch takes, in bytes.
+    pub bytes: usize,
+    /// The records, or `None` if the range shows none.
+    pub batch: Option<B>,
+}
+
+/// Why an assigned split is not read any more.
+#[derive(Clone, Debug)]
+pub struct FetcherDown<S: Split> {
+    /// The split.
+    pub split: S,
+    /// The assignment that ended.
+    pub split_epoch: SplitEpoch,
+    /// Transient: the reader assigns it again, later, where it stopped. Definite: it is quarantined.
+    pub kind: FailureKind,
+    /// What happened and what was expected, in words for a person.
+    pub message: String,
+}

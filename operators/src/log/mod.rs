@@ -1,0 +1,85 @@
+//! Where bindings become durable.
+//!
+//! The frontier passes a tick only after its binding is in a [`BindingLog`]. The log is a sequence
+//! of typed records, written by one incarnation at a time; what must precede an action (the start
+//! of a split before its first assignment) is a record as well.
+
+use std::error::Error as StdError;
+
+use serde::{Deserialize, Serialize};
+
+use crate::binding::Binding;
+use crate::epoch::{Incarnation, LogSequence};
+use crate::split::Split;
+
+/// A sequence of records that outlives the process, or at least the dataflow.
+///
+/// It is called on a thread of its own and may block there.
+///
+/// # Contract
+///
+/// * **Compare and append.** `append` writes `records` only if the log holds exactly the records
+///   before `expected`, and then all of them or none.
+/// * **Durable.** After [`Appended::Durable`] the records survive what the log promises to survive.
+/// * **One writer.** Once an incarnation has appended, an older one gets [`Appended::Fenced`].
+pub trait BindingLog<S: Split>: Send + 'static {
+    /// The incarnations and records written so far, in order.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read, or holds what it cannot have been given.
+    fn read(&mut self) -> Result<Vec<LogRecord<S>>, LogError>;
+
+    /// Appends `records` after the first `expected` records.
+    ///
+    /// # Errors
+    ///
+    /// If nothing was written. The writer tries again.
+    fn append(
+        &mut self,
+        incarnation: Incarnation,
+        expected: LogSequence,
+        records: &[LogRecord<S>],
+    ) -> Result<Appended, LogError>;
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// The records are in the log for good.
+    Durable,
+    /// Another incarnation has taken over; nothing was written and nothing will be.
+    Fenced,
+    /// Whether the records were written is not known: the log has to be read.
+    Unknown,
+}
+
+/// One record of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound = "")]
+#[non_exhaustive]
+pub enum LogRecord<S: Split> {
+    /// A run of the source begins.
+    Incarnation(Incarnation),
+    /// Where reading a split starts, resolved once by its rule.
+    Start {
+        /// The split.
+        split: S,
+        /// The position of its first record.
+        start: S::Position,
+    },
+    /// A tick is over.
+    Binding(Binding<S>),
+}
+
+/// Why a log cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("binding log {name}: {message}")]
+pub struct LogError {
+    /// The log, as a person knows it.
+    pub name: String,
+    /// What happened and what was expected.
+    pub message: String,
+    /// What the storage reported.
+    pub source: Option<Box<dyn StdError + Send + Sync>>,
+}

@@ -1,0 +1,130 @@
+//! What the enumerator and the readers say to each other.
+//!
+//! Two streams carry it, in order: directives from the enumerator to one reader each, and reports
+//! from the readers back. Both run on ports that hold nobody's frontier.
+
+use serde::{Deserialize, Serialize};
+
+use crate::binding::{SplitError, SplitRange};
+use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
+use crate::health::FailureKind;
+use crate::split::Split;
+use crate::tick::Tick;
+
+/// What the enumerator tells one reader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Directive<S: Split> {
+    /// A metadata epoch begins. Splits that it does not list are released at once.
+    Metadata {
+        /// The run of the source that this reader is confirmed for.
+        incarnation: Incarnation,
+        /// The epoch.
+        epoch: MetadataEpoch,
+        /// All that the epoch says.
+        metadata: S::Metadata,
+    },
+    /// Read a split.
+    Assign(Assignment<S>),
+    /// Stop reading a split and answer [`Report::Released`].
+    Revoke {
+        /// The split.
+        split: S,
+        /// The assignment that ends.
+        split_epoch: SplitEpoch,
+    },
+    /// Close one tick and open the next.
+    Tick {
+        /// The tick to close, answered by [`Report::Closed`]; `None` the first time.
+        close: Option<Tick>,
+        /// The tick to go on in. The next value is not `close + 1`, so it must be said.
+        open: Tick,
+        /// Whether `close` is the last: nothing is read from here on, and `open` stays unused.
+        last: bool,
+    },
+    /// The binding of the tick is durable: the frontier may pass it.
+    Durable(Tick),
+    /// The reader does not fit the others. It reads nothing.
+    Reject {
+        /// Why, in words for a person.
+        reason: String,
+    },
+}
+
+/// One reader's right to read one split, from one position on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Assignment<S: Split> {
+    /// The split.
+    pub split: S,
+    /// The count of assignments of this split.
+    pub split_epoch: SplitEpoch,
+    /// The metadata under which it was assigned. A reader that knows newer metadata which does not
+    /// list the split releases it at once.
+    pub metadata_epoch: MetadataEpoch,
+    /// The position of the first record to read.
+    pub start: S::Position,
+}
+
+/// What one reader tells the enumerator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Report<S: Split> {
+    /// A reader is there.
+    Hello {
+        /// The reader.
+        reader: ReaderId,
+        /// The digest of its configuration; all readers must have the same.
+        configuration: u64,
+    },
+    /// A split is not read any more, and what was fetched of it but not emitted is gone.
+    Released {
+        /// The reader.
+        reader: ReaderId,
+        /// The split.
+        split: S,
+        /// The assignment that ended.
+        split_epoch: SplitEpoch,
+        /// The position of the first record that was not emitted.
+        next: S::Position,
+        /// Why.
+        why: ReleaseReason,
+    },
+    /// A tick is closed: nothing more is emitted at it.
+    Closed {
+        /// The reader.
+        reader: ReaderId,
+        /// The tick.
+        tick: Tick,
+        /// What was emitted at the tick, one range an assignment, in the order of split epochs.
+        ranges: Vec<(SplitEpoch, SplitRange<S>)>,
+        /// The definite errors that were emitted at the tick.
+        errors: Vec<SplitError<S>>,
+    },
+    /// Reading a split stopped by itself.
+    FetcherDown {
+        /// The reader.
+        reader: ReaderId,
+        /// The split, which stays assigned.
+        split: S,
+        /// The assignment.
+        split_epoch: SplitEpoch,
+        /// Transient: the reader tries again. Definite: the split is quarantined at `next`.
+        kind: FailureKind,
+        /// The position of the first record that was not emitted.
+        next: S::Position,
+        /// What happened, in words for a person.
+        message: String,
+    },
+    /// Somebody near this reader asked the source to end.
+    Stop,
+}
+
+/// Why a split was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ReleaseReason {
+    /// It was revoked.
+    Revoked,
+    /// The metadata does not list it.
+    NotListed,
+}

@@ -1,0 +1,51 @@
+//! The unit of reading: what a split is, where reading it goes on, and what lists it.
+
+use std::fmt::{Debug, Display};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A value that is sent between workers and stored in the binding log.
+///
+/// Implemented for every type that qualifies; there is nothing to implement by hand.
+pub trait Portable:
+    Clone + Debug + Eq + Ord + Send + Sync + Serialize + DeserializeOwned + 'static
+{
+}
+
+impl<V> Portable for V where
+    V: Clone + Debug + Eq + Ord + Send + Sync + Serialize + DeserializeOwned + 'static
+{
+}
+
+/// What one reader reads from front to back, for example one partition of one topic.
+///
+/// The value itself is the identity of the split for its whole life, across moves and restarts. A
+/// split that is started over, because what it reads was replaced, is another split: its value
+/// carries a generation.
+///
+/// # Contract
+///
+/// Cloning is cheap: a split is the key of every table.
+pub trait Split: Portable + Display {
+    /// Where reading goes on. Greater means further on in the split.
+    type Position: Portable + Display;
+
+    /// Evidence that the split still reads what it did, opaque to this crate.
+    type Identity: Portable;
+
+    /// What one metadata epoch says: which splits belong to the source and how they are reached.
+    type Metadata: Metadata<Self>;
+}
+
+/// The content of one metadata epoch.
+///
+/// # Contract
+///
+/// Two answers that mean the same are equal: equality decides whether anybody is told.
+pub trait Metadata<S>: Portable {
+    /// Whether this metadata lists `split`.
+    ///
+    /// A split that it does not list is not emitted from the epoch on that this metadata begins.
+    fn lists(&self, split: &S) -> bool;
+}

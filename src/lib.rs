@@ -1,0 +1,3 @@
+//! Reads logical streams that live in several Kafka clusters into timely and differential dataflow.
+
+pub mod model;

@@ -1,0 +1,15 @@
+//! What the source speaks of: streams, clusters, splits and positions.
+
+mod name;
+mod position;
+mod properties;
+mod split;
+mod stream;
+
+pub use self::name::{ClusterId, NameError, StreamId, TopicName};
+pub use self::position::{KafkaPosition, LeaderEpoch, Offset};
+pub use self::properties::ClientProperties;
+pub use self::split::{Generation, KafkaClusterId, KafkaIdentity, KafkaSplit, Partition, TopicId};
+pub use self::stream::{
+    ClusterMetadata, KafkaStream, StartAt, StopAt, StreamTopics, StreamsMetadata,
+};

@@ -1,0 +1,109 @@
+//! Properties of a Kafka client.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Properties of a Kafka client, by their librdkafka names.
+///
+/// A value can refer to a secret instead of holding it: `${NAME}` stands for an environment variable
+/// and `${file:/path}` for the content of a file, without the line break at its end. References are
+/// kept as they are, also when they are sent and stored, and resolved when a client is made.
+///
+/// # Invariants
+///
+/// `Debug` shows the values of no property that can hold a secret.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ClientProperties(BTreeMap<String, String>);
+
+impl ClientProperties {
+    /// No properties.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with `name` set to `value`.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// Sets `name` to `value`.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.0.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// The value of `name`, with references unresolved.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// All properties by name, with references unresolved.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// These properties with those of `nearer` on top.
+    #[must_use]
+    pub fn overridden_by(&self, nearer: &Self) -> Self {
+        let mut all = self.0.clone();
+        all.extend(nearer.0.clone());
+        Self(all)
+    }
+}
+
+/// Whether the property `name` can hold a secret.
+pub(crate) fn is_secret(name: &str) -> bool {
+    [
+        "password",
+        "secret",
+        "pem",
+        "key",
+        "token",
+        "sasl.oauthbearer.config",
+        "jaas",
+    ]
+    .iter()
+    .any(|part| name.contains(part))
+}
+
+impl fmt::Debug for ClientProperties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |name: &str, value: &str| {
+            if is_secret(name) && !value.starts_with("${") {
+                "***".to_owned()
+            } else {
+                value.to_owned()
+            }
+        };
+        f.debug_map()
+            .entries(self.iter().map(|(name, value)| (name, shown(name, value))))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let properties = ClientProperties::new()
+            .with("bootstrap.servers", "127.0.0.1:9092")
+            .with("sasl.password", "hunter2")
+            .with("ssl.key.pem", "${KEY}");
+
+        let shown = format!("{properties:?}");
+
+        assert_eq!(
+            shown,
+            r#"{"bootstrap.servers": "127.0.0.1:9092", "sasl.password": "***", "ssl.key.pem": "${KEY}"}"#
+        );
+    }
+}

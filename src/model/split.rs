@@ -1,0 +1,109 @@
+//! One partition of one topic of one cluster, and the evidence that it is still the same.
+
+use std::fmt::{self, Display};
+
+use serde::{Deserialize, Serialize};
+use timely_splits::split::Split;
+
+use super::{ClusterId, KafkaPosition, StreamsMetadata, TopicName};
+
+/// The number of a partition in its topic, from zero.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Partition(pub i32);
+
+impl Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+/// How often a partition was started over, because its topic was deleted and created again.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Generation(pub u32);
+
+/// What one reader reads from front to back: one partition of one topic of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KafkaSplit {
+    /// The cluster, by the name that the metadata gives it.
+    pub cluster: ClusterId,
+    /// The topic.
+    pub topic: TopicName,
+    /// The partition.
+    pub partition: Partition,
+    /// How often the partition was started over.
+    pub generation: Generation,
+}
+
+impl KafkaSplit {
+    /// The first generation of a partition.
+    #[must_use]
+    pub fn new(cluster: ClusterId, topic: TopicName, partition: Partition) -> Self {
+        Self {
+            cluster,
+            topic,
+            partition,
+            generation: Generation::default(),
+        }
+    }
+}
+
+impl Display for KafkaSplit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.cluster, self.topic, self.partition)?;
+        if self.generation != Generation::default() {
+            write!(f, "#{}", self.generation.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl Split for KafkaSplit {
+    type Position = KafkaPosition;
+    type Identity = KafkaIdentity;
+    type Metadata = StreamsMetadata;
+}
+
+/// The id that a Kafka cluster has given itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KafkaClusterId(pub String);
+
+/// The id that Kafka has given a topic when it was created (KIP-516), as its 128 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TopicId(pub u128);
+
+/// What tells a partition from another one of the same name.
+///
+/// A broker that cannot tell leaves `None`, which is "unknown" and never equal to a known id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KafkaIdentity {
+    /// The cluster's own id.
+    pub cluster: Option<KafkaClusterId>,
+    /// The topic's id.
+    pub topic: Option<TopicId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(cluster: &str, topic: &str) -> KafkaSplit {
+        KafkaSplit::new(
+            ClusterId::new(cluster).unwrap(),
+            TopicName::new(topic).unwrap(),
+            Partition(0),
+        )
+    }
+
+    /// S17.
+    #[test]
+    fn names_that_join_to_the_same_text_are_different_splits() {
+        let (one, other) = (split("a", "t-b"), split("a-t", "b"));
+
+        assert_ne!(one, other);
+        assert_ne!(one.to_string(), other.to_string());
+    }
+}
