@@ -18,6 +18,9 @@
 //! - [`reader`]: decides what of it is emitted. A state machine without I/O, and its operator.
 //! - [`source`]: puts the operators together; [`control`] is what the user can ask them for.
 
+#[cfg(test)]
+extern crate self as timely_splits; // what unit and integration tests share names it so
+
 pub mod binding;
 mod clock;
 pub mod control;
@@ -28,6 +31,9 @@ pub mod epoch;
 pub mod event;
 pub mod fetcher;
 pub mod health;
+#[cfg(test)]
+#[path = "../tests/support/letters.rs"]
+mod letters;
 pub mod log;
 mod port;
 pub mod protocol;

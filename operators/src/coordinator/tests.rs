@@ -1,45 +1,17 @@
 //! The coordinator, driven event by event.
 
-use std::collections::BTreeSet;
-use std::fmt::{self, Display};
-
-use serde::{Deserialize, Serialize};
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test looks at what it is about"
+)]
 
 use super::*;
 use crate::binding::SplitRange;
-use crate::protocol::Assignment;
+use crate::epoch::SplitEpoch;
+use crate::letters::{Letter, Letters};
+use crate::protocol::{Assignment, ReleaseReason};
 
 const INTERVAL: Duration = Duration::from_millis(100);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Letter(char);
-
-impl Display for Letter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Display::fmt(&self.0, f)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Letters(BTreeSet<Letter>);
-
-impl Split for Letter {
-    type Position = u64;
-    type Identity = ();
-    type Metadata = Letters;
-}
-
-impl Metadata<Letter> for Letters {
-    fn lists(&self, split: &Letter) -> bool {
-        self.0.contains(split)
-    }
-}
-
-use crate::split::Metadata;
-
-fn letters(text: &str) -> Letters {
-    Letters(text.chars().map(Letter).collect())
-}
 
 /// A coordinator whose log answers at once, and which finds what the metadata lists at position 10.
 struct Driven {
@@ -83,7 +55,7 @@ impl Driven {
     }
 
     fn metadata(&mut self, text: &str) {
-        let event = DiscoveryEvent::Metadata(letters(text));
+        let event = DiscoveryEvent::Metadata(Letters::of(text));
         self.coordinator.handle_discovery(event, self.now);
         self.carry_out();
     }
@@ -179,9 +151,6 @@ impl Driven {
         });
     }
 }
-
-use crate::epoch::SplitEpoch;
-use crate::protocol::ReleaseReason;
 
 fn hello(reader: usize, configuration: u64) -> Report<Letter> {
     Report::Hello {
