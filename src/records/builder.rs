@@ -27,6 +27,31 @@ pub struct RecordParts<'a> {
 /// # Invariants
 ///
 /// The records of one batch are pushed in the order of their offsets.
+///
+/// # Examples
+///
+/// ```
+/// use timely_kafka::model::{ClusterId, KafkaSplit, Offset, Partition, TopicName};
+/// use timely_kafka::records::{BatchBuilder, RecordParts, RecordTime};
+///
+/// let split = KafkaSplit::new(ClusterId::new("east")?, TopicName::new("orders")?, Partition(0));
+/// let mut builder = BatchBuilder::new();
+/// builder.push(&RecordParts {
+///     offset: Offset::new(41),
+///     record_time: RecordTime::NOT_AVAILABLE,
+///     key: None,
+///     value: Some(b"two coffees"),
+/// });
+/// builder.push_header(b"trace", Some(b"7"));
+/// let batch = builder.finish(&split);
+///
+/// for record in &batch {
+///     assert_eq!(record.key(), None);
+///     assert_eq!(record.value(), Some(&b"two coffees"[..]));
+///     assert_eq!(record.headers().count(), 1);
+/// }
+/// # Ok::<(), timely_kafka::model::NameError>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
     index: Vec<Entry>,
