@@ -1,3 +1,4 @@
 //! Reads logical streams that live in several Kafka clusters into timely and differential dataflow.
 
+pub mod metadata;
 pub mod model;
