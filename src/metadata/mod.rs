@@ -6,6 +6,7 @@
 //!
 //! * A [`MetadataService`] answers: a [`FixedMetadataService`], a [`FileMetadataService`], or one's
 //!   own.
+//! * A [`Subscription`] says which of the streams a source reads.
 //! * [`MetadataError`] tells a service that could not be asked from one that answers nonsense, and
 //!   lists every [`Mistake`] of a file.
 
@@ -17,8 +18,10 @@ mod nearest;
 mod properties;
 mod reference;
 mod service;
+pub(crate) mod subscription;
 
 pub use self::error::{MetadataError, Mistake};
 pub use self::file::FileMetadataService;
 pub use self::fixed::FixedMetadataService;
 pub use self::service::MetadataService;
+pub use self::subscription::{Subscription, SubscriptionError};

@@ -1,5 +1,8 @@
 //! The known name that a person may have meant.
 
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
 /// The one of `known` that is most similar to `name`, if any is similar enough to be a slip.
 ///
 /// A slip is at most one edit for every three characters: more than that matches what nobody meant,
@@ -18,6 +21,15 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         })
         .min()
         .map(|(_, candidate)| candidate)
+}
+
+/// The key of `known` that is most similar to `name`, if any is similar enough to be a slip.
+pub(crate) fn nearest_key<'a, K: Borrow<str> + Ord, V>(
+    name: &str,
+    known: &'a BTreeMap<K, V>,
+) -> Option<&'a K> {
+    let key = nearest(name, known.keys().map(Borrow::borrow))?;
+    known.get_key_value(key).map(|(key, _)| key)
 }
 
 #[cfg(test)]
