@@ -17,6 +17,7 @@ mod format;
 mod nearest;
 mod properties;
 mod reference;
+pub(crate) mod secret;
 mod service;
 pub(crate) mod subscription;
 
