@@ -20,6 +20,7 @@ mod reference;
 pub(crate) mod secret;
 mod service;
 pub(crate) mod subscription;
+pub(crate) mod thread;
 
 pub use self::error::{MetadataError, Mistake};
 pub use self::file::FileMetadataService;

@@ -163,6 +163,15 @@ impl StreamsMetadata {
         Ok(self)
     }
 
+    /// The first stream, by name, that names a cluster which is not described, and the cluster.
+    pub(crate) fn undescribed(&self) -> Option<(&StreamId, &ClusterId)> {
+        self.streams.iter().find_map(|(id, stream)| {
+            let mut clusters = stream.clusters.keys();
+            let cluster = clusters.find(|cluster| !self.clusters.contains_key(*cluster))?;
+            Some((id, cluster))
+        })
+    }
+
     /// The topics to read, by cluster, over all streams.
     #[must_use]
     pub fn topics(&self) -> BTreeMap<&ClusterId, BTreeSet<&TopicName>> {
