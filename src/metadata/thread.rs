@@ -24,6 +24,9 @@ use super::nearest::nearest_key;
 use super::{MetadataError, MetadataService};
 use crate::model::StreamsMetadata;
 
+/// How much longer than its deadline a service is waited for before it is late.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// How a metadata service is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MetadataOptions {
@@ -205,8 +208,8 @@ impl Asker {
         if self.ask.send(asked + self.options.deadline).is_err() {
             return ControlFlow::Break(());
         }
-        // Half as long again: a service that keeps its deadline says why it has no answer.
-        let patience = self.options.deadline + self.options.deadline / 2;
+        // A little longer: a service that keeps its deadline says why it has no answer.
+        let patience = self.options.deadline + self.options.deadline.min(GRACE);
         loop {
             let (answers, stopped) = (self.answers.clone(), self.stopped.clone());
             select! {
