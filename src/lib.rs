@@ -1,3 +1,5 @@
 //! Reads logical streams that live in several Kafka clusters into timely and differential dataflow.
 
+pub mod embedded;
+mod fetcher;
 pub mod model;

@@ -1,0 +1,3 @@
+//! The only place that speaks to librdkafka's C interface.
+
+pub(crate) mod mock;

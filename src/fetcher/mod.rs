@@ -1,0 +1,3 @@
+//! What reads the splits of Kafka.
+
+pub(crate) mod ffi;
