@@ -1,3 +1,4 @@
 //! Reads logical streams that live in several Kafka clusters into timely and differential dataflow.
 
+mod fetcher;
 pub mod model;
