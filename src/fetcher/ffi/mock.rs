@@ -2,14 +2,15 @@
 //!
 //! The `rdkafka` crate has a type for it, but hides the pointer that request tracking and adding a
 //! broker need.
-#![expect(unsafe_code, reason = "librdkafka's mock is a C interface")]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::time::Duration;
 
 use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
+
+use super::text_at;
 
 /// The broker that librdkafka's mock calls the controller, and does not make by itself.
 ///
@@ -67,7 +68,7 @@ impl MockCluster {
         };
         if client.is_null() {
             // SAFETY: librdkafka ends what it writes there by a zero.
-            return Err(MockRefusal(unsafe { text(words.as_ptr()) }));
+            return Err(MockRefusal(unsafe { text_at(words.as_ptr()) }));
         }
         // SAFETY: the client lives until `drop`, which destroys the cluster first.
         let cluster = unsafe { sys::rd_kafka_mock_cluster_new(client, c_int::from(brokers)) };
@@ -87,7 +88,7 @@ impl MockCluster {
     /// Where clients find the brokers.
     pub(crate) fn bootstrap_servers(&self) -> String {
         // SAFETY: the cluster is alive, and so is its list, which ends by a zero and never changes.
-        unsafe { text(sys::rd_kafka_mock_cluster_bootstraps(self.cluster)) }
+        unsafe { text_at(sys::rd_kafka_mock_cluster_bootstraps(self.cluster)) }
     }
 
     /// Creates a topic.
@@ -194,21 +195,9 @@ fn done(code: Code) -> Result<(), MockRefusal> {
         return Ok(());
     }
     // SAFETY: librdkafka has a text for every code, which lives as long as the process.
-    Err(MockRefusal(unsafe { text(sys::rd_kafka_err2str(code)) }))
+    Err(MockRefusal(unsafe { text_at(sys::rd_kafka_err2str(code)) }))
 }
 
 fn c_string(name: &str) -> Result<CString, MockRefusal> {
     CString::new(name).map_err(|error| MockRefusal(error.to_string()))
-}
-
-/// The text at `words`.
-///
-/// # Safety
-///
-/// `words` points to bytes that end by a zero.
-unsafe fn text(words: *const c_char) -> String {
-    // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(words) }
-        .to_string_lossy()
-        .into_owned()
 }
