@@ -12,6 +12,7 @@
 )]
 
 mod client;
+pub(crate) mod control;
 pub(crate) mod mock;
 mod queue;
 
