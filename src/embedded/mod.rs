@@ -10,8 +10,8 @@
 //!
 //! * A partition holds 5 MiB, or 100,000 batches; older records are dropped, as by retention.
 //! * Topics are created by [`EmbeddedCluster::create_topic`] only, their partitions cannot be added
-//!   to, and they cannot be deleted. Other requests of administrators are not known: a client waits
-//!   for the answer until its own deadline.
+//!   to, and they cannot be deleted. They can be described, with their ids; other requests of
+//!   administrators are not known, and a client waits for the answer until its own deadline.
 //! * Offsets cannot be looked up by time: the answer is always the end.
 //! * Transactions are accepted and have no effect. Nothing is compacted.
 //! * A fetch that finds nothing sleeps out its whole `fetch.wait.max.ms`, and new records do not

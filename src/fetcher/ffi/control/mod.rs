@@ -8,6 +8,7 @@ mod offsets;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,11 @@ const DEFAULTS: [(&str, &str); 4] = [
 ///
 /// A name with two addresses, of which one is refused, passes through that state at every start.
 const DOWN_FOR: Duration = Duration::from_secs(1);
+
+/// How often [`ControlClient::attend`] is to be called at least.
+///
+/// The client says at most some dozens of things a second, each of some hundred bytes.
+pub(crate) const ATTEND_EVERY: Duration = Duration::from_secs(10);
 
 /// How long one step of waiting is, so that what the client says meanwhile is heard.
 const STEP: Duration = Duration::from_millis(100);
@@ -102,7 +108,7 @@ pub(crate) struct ControlClient {
     /// Where the client says what goes wrong.
     main: NativeQueue,
     /// The most telling words since the last call began.
-    words: Option<(Telling, String)>,
+    words: Option<(Telling, Reverse<String>)>,
     /// Since when all brokers are down in this call, as far as was heard.
     down_since: Option<Instant>,
     /// Whether the cluster has answered anything yet.
@@ -139,6 +145,11 @@ impl ControlClient {
         client.close()
     }
 
+    /// Takes what the client says off its queue, which grows while nobody asks anything.
+    pub(crate) fn attend(&mut self) {
+        self.listen(Duration::ZERO);
+    }
+
     /// The id that the cluster has given itself, by its latest answer to any question; `None` if it
     /// has none.
     ///
@@ -171,12 +182,15 @@ impl ControlClient {
     /// Waits until the cluster has answered anything.
     fn connect(&mut self, call: Call) -> Result<(), ControlError> {
         while !self.connected {
+            let asked = Instant::now();
             // Every cluster tells a controller, if only that there is none; not every one an id.
             // SAFETY: the client is alive.
             let controller =
                 unsafe { sys::rd_kafka_controllerid(self.client.raw(), millis(call.step())) };
             self.connected = controller != -1 || self.known_cluster_id(Duration::ZERO).is_some();
             if !self.connected {
+                // A cluster that has answered without either is not waited for inside the call.
+                self.listen(call.step().saturating_sub(asked.elapsed()));
                 self.still_worth_waiting(call)?;
             }
         }
@@ -208,12 +222,10 @@ impl ControlClient {
             if telling == Telling::Down {
                 self.down_since.get_or_insert_with(Instant::now);
             }
-            if self
-                .words
-                .as_ref()
-                .is_none_or(|(before, _)| *before < telling)
-            {
-                self.words = Some((telling, words));
+            // Of two that tell as much always the same one, whichever broker was tried first.
+            let words = (telling, Reverse(words));
+            if self.words.as_ref().is_none_or(|before| *before < words) {
+                self.words = Some(words);
             }
         }
     }
@@ -252,7 +264,7 @@ impl ControlClient {
         ControlError::Unreachable {
             words: self.words.as_ref().map_or_else(
                 || "no broker can be reached".to_owned(),
-                |(_, words)| words.clone(),
+                |(_, Reverse(words))| words.clone(),
             ),
         }
     }
@@ -264,7 +276,7 @@ impl ControlClient {
         }
         ControlError::TimedOut {
             waited: call.deadline.duration_since(call.began),
-            words: self.words.as_ref().map(|(_, words)| words.clone()),
+            words: self.words.as_ref().map(|(_, Reverse(words))| words.clone()),
         }
     }
 
