@@ -2,4 +2,5 @@
 
 pub mod embedded;
 mod fetcher;
+pub mod metadata;
 pub mod model;
