@@ -1,0 +1,158 @@
+//! Queues of a client, and the events on them.
+
+use std::ffi::{c_char, c_int};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka_sys as sys;
+
+use super::client::{NativeClient, NativeError};
+use super::text_at;
+
+/// A queue of a client.
+///
+/// # Invariants
+///
+/// The queue is destroyed before its client, which it keeps alive.
+#[derive(Debug)]
+pub(crate) struct NativeQueue {
+    raw: NonNull<sys::rd_kafka_queue_t>,
+    client: Arc<NativeClient>,
+}
+
+// SAFETY: librdkafka's queues are locked inside and made to be used from any thread.
+unsafe impl Send for NativeQueue {}
+// SAFETY: as above.
+unsafe impl Sync for NativeQueue {}
+
+impl NativeQueue {
+    /// A queue of its own, for answers or forwarded partitions.
+    pub(crate) fn new(client: &Arc<NativeClient>) -> Self {
+        // SAFETY: the client is alive; the queue is ours.
+        let raw = unsafe { sys::rd_kafka_queue_new(client.raw()) };
+        Self::of(client, raw).expect("librdkafka ends the process when memory is out")
+    }
+
+    /// The queue on which errors and log lines of the client arrive.
+    pub(crate) fn main(client: &Arc<NativeClient>) -> Self {
+        // SAFETY: the client is alive; this is a new reference, which is ours.
+        let raw = unsafe { sys::rd_kafka_queue_get_main(client.raw()) };
+        Self::of(client, raw).expect("every client has a main queue")
+    }
+
+    pub(super) fn of(client: &Arc<NativeClient>, raw: *mut sys::rd_kafka_queue_t) -> Option<Self> {
+        Some(Self {
+            raw: NonNull::new(raw)?,
+            client: Arc::clone(client),
+        })
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::rd_kafka_queue_t {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn client(&self) -> &Arc<NativeClient> {
+        &self.client
+    }
+
+    /// The next event, waited for at most `wait`.
+    pub(crate) fn poll(&self, wait: Duration) -> Option<NativeEvent> {
+        let millis = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: the queue is alive; the event is ours.
+        let raw = NonNull::new(unsafe { sys::rd_kafka_queue_poll(self.raw(), millis) })?;
+        Some(NativeEvent {
+            raw,
+            _client: Arc::clone(&self.client),
+        })
+    }
+}
+
+impl Drop for NativeQueue {
+    fn drop(&mut self) {
+        // SAFETY: this is our reference, given up once.
+        unsafe { sys::rd_kafka_queue_destroy(self.raw()) };
+    }
+}
+
+/// An event that was taken off a queue.
+///
+/// # Invariants
+///
+/// The event is destroyed before its client, which it keeps alive.
+#[derive(Debug)]
+pub(crate) struct NativeEvent {
+    raw: NonNull<sys::rd_kafka_event_t>,
+    _client: Arc<NativeClient>,
+}
+
+// SAFETY: an event is owned by whoever took it off its queue and tied to no thread.
+unsafe impl Send for NativeEvent {}
+
+/// What a client says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Something failed.
+    Error(NativeError),
+    /// A line of its log.
+    Log {
+        /// The severity, as in syslog: 3 is an error, 4 a warning, 6 information.
+        level: i32,
+        /// What part of the client speaks, for example `FAIL`.
+        facility: String,
+        /// The line.
+        message: String,
+    },
+}
+
+impl NativeEvent {
+    pub(super) fn raw(&self) -> *mut sys::rd_kafka_event_t {
+        self.raw.as_ptr()
+    }
+
+    /// What the client says, if this event is an error or a log line.
+    pub(crate) fn said(&self) -> Option<Said> {
+        // SAFETY: the event is alive.
+        match unsafe { sys::rd_kafka_event_type(self.raw()) } {
+            sys::RD_KAFKA_EVENT_ERROR => Some(Said::Error(self.error())),
+            sys::RD_KAFKA_EVENT_LOG => {
+                let (mut facility, mut message): (*const c_char, *const c_char) =
+                    (ptr::null(), ptr::null());
+                let mut level: c_int = 0;
+                // SAFETY: the event is alive and a log line; the strings live as long as it does.
+                unsafe {
+                    sys::rd_kafka_event_log(
+                        self.raw(),
+                        &raw mut facility,
+                        &raw mut message,
+                        &raw mut level,
+                    );
+                    Some(Said::Log {
+                        level,
+                        facility: text_at(facility),
+                        message: text_at(message),
+                    })
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The error that the event carries; its code is zero if it carries none.
+    pub(crate) fn error(&self) -> NativeError {
+        // SAFETY: the event is alive; the text lives as long as it does.
+        unsafe {
+            NativeError::new(
+                sys::rd_kafka_event_error(self.raw()),
+                text_at(sys::rd_kafka_event_error_string(self.raw())),
+            )
+        }
+    }
+}
+
+impl Drop for NativeEvent {
+    fn drop(&mut self) {
+        // SAFETY: the event is ours, destroyed once.
+        unsafe { sys::rd_kafka_event_destroy(self.raw()) };
+    }
+}
