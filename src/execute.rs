@@ -103,7 +103,10 @@ fn install() {
 fn peer_lost(panicked: &PanicHookInfo<'_>) -> Option<String> {
     let current = thread::current();
     let name = current.name().unwrap_or_default();
-    let text = panicked.payload_as_str().unwrap_or_default();
+    let payload = panicked.payload();
+    let text = (payload.downcast_ref::<String>().map(String::as_str))
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or_default();
     let exchanging = name.starts_with("timely:recv-") || name.starts_with("timely:send-");
     let poisoned = IS_WORKER.get() && text.contains("MergeQueue poisoned");
     (exchanging || poisoned).then(|| {

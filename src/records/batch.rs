@@ -65,7 +65,6 @@ impl RecordBatch {
     /// The batch, holding `guard` until the last of its clones is dropped.
     ///
     /// The guard does not go with the batch to another process.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the reader is its caller"))]
     #[must_use]
     pub(crate) fn with_guard(mut self, guard: Arc<BatchGuard>) -> Self {
         self.guard = Some(guard);

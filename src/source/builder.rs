@@ -11,12 +11,14 @@ use crate::discovery::DiscoveryOptions;
 use crate::fetcher::Settings as FetchSettings;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
-    check_properties,
 };
 use crate::model::{ClientProperties, KafkaSplit, StartAt};
 
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
+
+/// The part of the memory that the client of one cluster may fill with what nobody took yet.
+const CLIENT_SHARE: usize = 16;
 
 /// Why a source cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,14 @@ pub enum BuildError {
         name: String,
         /// What is wrong with it.
         mistake: PropertyMistake,
+    },
+    /// The process has no thread or file descriptor left.
+    #[error("source {name}: the thread that wakes its workers cannot be started")]
+    Resources {
+        /// The source.
+        name: String,
+        /// What the operating system reported.
+        source: std::io::Error,
     },
     /// A duration or a number is zero where that makes no sense.
     #[error("source {name}: {setting} is zero; expected {expected}")]
@@ -100,15 +110,18 @@ impl Settings {
         DiscoveryOptions {
             start: self.start,
             interval: self.discovery_interval,
-            properties: self.properties.clone(),
+            properties: self.fetching().control(&ClientProperties::new()),
             metadata: self.metadata.clone(),
             ..DiscoveryOptions::default()
         }
     }
 
-    /// Half of the memory is for what librdkafka has fetched, half for what was emitted.
     pub(super) fn fetching(&self) -> FetchSettings {
-        FetchSettings::new(&self.name, self.properties.clone(), self.memory / 2)
+        FetchSettings {
+            source: self.name.clone(),
+            properties: self.properties.clone(),
+            queued_bytes_max: self.memory / CLIENT_SHARE,
+        }
     }
 
     /// What one of `peers` workers may have in flight.
@@ -204,8 +217,10 @@ impl KafkaSourceBuilder {
         self
     }
 
-    /// How many bytes a process may use for records that were fetched and not dealt with, about;
-    /// 256 MiB by default.
+    /// How many bytes a process may use for records, about; 256 MiB by default.
+    ///
+    /// Half of it is for what the workers emitted and the user has not dealt with, a sixteenth for
+    /// what the client of each cluster has fetched.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.settings.memory = bytes;
@@ -227,7 +242,7 @@ impl KafkaSourceBuilder {
                 error,
             });
         }
-        if let Some(mistake) = check_properties(&self.settings.properties).into_iter().next() {
+        if let Some(mistake) = PropertyMistake::first_of(&self.settings.properties) {
             return Err(BuildError::Property {
                 name: name(),
                 mistake,
@@ -235,7 +250,10 @@ impl KafkaSourceBuilder {
         }
         let zeros = [
             (self.settings.tick_interval.is_zero(), "tick_interval"),
-            (self.settings.discovery_interval.is_zero(), "discovery_interval"),
+            (
+                self.settings.discovery_interval.is_zero(),
+                "discovery_interval",
+            ),
             (self.settings.memory == 0, "memory"),
         ];
         if let Some((_, setting)) = zeros.into_iter().find(|(zero, _)| *zero) {
@@ -255,10 +273,9 @@ impl KafkaSourceBuilder {
             );
             Box::new(MemoryLog::new())
         });
-        Ok(KafkaSource::new(
-            self.settings,
-            EnumerationParts { service, log },
-        ))
+        let name = name();
+        KafkaSource::new(self.settings, EnumerationParts { service, log })
+            .map_err(|source| BuildError::Resources { name, source })
     }
 }
 

@@ -4,6 +4,7 @@ mod builder;
 mod story;
 
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
@@ -17,8 +18,8 @@ use timely_splits::reader::AdmissionHook;
 use timely_splits::source::{Reading, SourceOptions, read_splits};
 use timely_splits::tick::{SourceTime, TimeMap};
 
-pub use self::builder::{BuildError, KafkaSourceBuilder};
 use self::builder::Settings;
+pub use self::builder::{BuildError, KafkaSourceBuilder};
 use crate::discovery::KafkaDiscovery;
 use crate::fetcher::{ClientPool, KafkaFetcher};
 use crate::metadata::MetadataService;
@@ -38,16 +39,16 @@ use crate::records::RecordBatch;
 /// use timely::dataflow::operators::Inspect;
 /// use timely_kafka::embedded::{EmbeddedCluster, EmbeddedRecord};
 /// use timely_kafka::metadata::FixedMetadataService;
-/// use timely_kafka::model::StreamsMetadata;
+/// use timely_kafka::model::{KafkaStream, StreamsMetadata};
 /// use timely_kafka::records::BatchStream;
 /// use timely_kafka::{KafkaSource, Subscription, timely};
 ///
 /// let cluster = EmbeddedCluster::start()?;
 /// cluster.create_topic("orders", 3)?;
 /// cluster.produce("orders", 0, [EmbeddedRecord::new("apples", "3")])?;
-/// let metadata = StreamsMetadata::default()
+/// let metadata = StreamsMetadata::new()
 ///     .with_cluster("here", cluster.client_properties())?
-///     .with_stream("orders", "here", ["orders"])?;
+///     .with_stream("orders", KafkaStream::new().with_topics("here", ["orders"])?)?;
 ///
 /// let source = KafkaSource::builder()
 ///     .metadata(FixedMetadataService::new(metadata))
@@ -72,7 +73,7 @@ pub struct KafkaSource {
 
 struct Shared {
     settings: Settings,
-    pool: ClientPool,
+    pool: Arc<ClientPool>,
     control: SourceControl,
     /// Taken by worker 0.
     enumeration: Mutex<Option<EnumerationParts>>,
@@ -148,16 +149,16 @@ impl KafkaSource {
         KafkaSourceBuilder::new()
     }
 
-    pub(crate) fn new(settings: Settings, parts: EnumerationParts) -> Self {
-        let pool = ClientPool::new(settings.fetching());
-        Self {
+    pub(crate) fn new(settings: Settings, parts: EnumerationParts) -> io::Result<Self> {
+        let pool = ClientPool::new(settings.fetching())?;
+        Ok(Self {
             shared: Arc::new(Shared {
                 settings,
                 pool,
                 control: SourceControl::new(),
                 enumeration: Mutex::new(Some(parts)),
             }),
-        }
+        })
     }
 
     /// What the source can be asked for while it runs, from any thread.
@@ -213,9 +214,12 @@ impl KafkaSource {
         source.observer = story::observer(scope.index());
 
         let enumeration = (scope.index() == 0).then(|| self.enumeration());
-        let (pool, worker) = (shared.pool.clone(), scope.index());
+        let (pool, worker) = (Arc::clone(&shared.pool), scope.index());
         let reading = Reading::<KafkaSplit, KafkaFetcher> {
-            fetcher: Box::new(move |waker| pool.fetcher(worker, waker)),
+            fetcher: Box::new(move |waker| {
+                pool.fetcher(worker, Box::new(move || waker.wake()))
+                    .expect("a process that reads has file descriptors left")
+            }),
             admission: options.admission,
         };
         let read = read_splits(scope, &source, enumeration, reading);

@@ -14,10 +14,6 @@ pub(super) fn observer(worker: usize) -> Observer<KafkaSplit> {
     Observer::new(move |event| tell(worker, event))
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one arm an event, each one line of the story"
-)]
 fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
     match event {
         SourceEvent::Started { readers } => tracing::info!("reading on {readers} workers"),
@@ -127,7 +123,9 @@ mod tests {
 
         assert_eq!(
             said,
-            ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]
+            [
+                "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"
+            ]
         );
     }
 }
