@@ -23,7 +23,7 @@ pub use self::builder::{BuildError, KafkaSourceBuilder};
 use crate::discovery::KafkaDiscovery;
 use crate::fetcher::{ClientPool, KafkaFetcher};
 use crate::metadata::MetadataService;
-use crate::model::KafkaSplit;
+use crate::model::{ClientProperties, KafkaSplit};
 use crate::records::RecordBatch;
 
 /// Reads Kafka streams, over all the clusters they live in.
@@ -165,6 +165,13 @@ impl KafkaSource {
     #[must_use]
     pub fn control(&self) -> SourceControl {
         self.shared.control.clone()
+    }
+
+    /// The properties of the client that reads a cluster whose own properties are `cluster`: the
+    /// defaults, those of the source, those of the cluster and what the source depends on, joined.
+    #[must_use]
+    pub fn client_properties(&self, cluster: &ClientProperties) -> ClientProperties {
+        self.shared.settings.fetching().data(cluster).0
     }
 
     /// Reads the source into a dataflow whose times are ticks: milliseconds since the Unix epoch.
