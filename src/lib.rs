@@ -2,3 +2,4 @@
 
 mod fetcher;
 pub mod model;
+pub mod records;
