@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use timely_splits::split::Metadata;
 
-use super::{ClientProperties, ClusterId, KafkaSplit, StreamId, TopicName};
+use super::{ClientProperties, ClusterId, KafkaSplit, NameError, StreamId, TopicName};
 
 /// All that a metadata service says at one time.
 ///
@@ -70,6 +70,42 @@ pub enum StopAt {
     Never,
 }
 
+impl KafkaStream {
+    /// A stream that reads nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with `topics` of `cluster` too.
+    ///
+    /// # Errors
+    ///
+    /// If `cluster` or one of `topics` cannot be such a name.
+    pub fn with_topics<'a>(
+        mut self,
+        cluster: &str,
+        topics: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, NameError> {
+        let read = self.clusters.entry(ClusterId::new(cluster)?).or_default();
+        for topic in topics {
+            read.topics.insert(TopicName::new(topic)?);
+        }
+        Ok(self)
+    }
+
+    /// The same with the reading of `cluster` starting at `start`.
+    ///
+    /// # Errors
+    ///
+    /// If `cluster` cannot be the name of a cluster.
+    pub fn with_start(mut self, cluster: &str, start: StartAt) -> Result<Self, NameError> {
+        let read = self.clusters.entry(ClusterId::new(cluster)?).or_default();
+        read.start = Some(start);
+        Ok(self)
+    }
+}
+
 impl Metadata<KafkaSplit> for StreamsMetadata {
     fn lists(&self, split: &KafkaSplit) -> bool {
         self.clusters.contains_key(&split.cluster)
@@ -83,6 +119,59 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
 }
 
 impl StreamsMetadata {
+    /// Neither clusters nor streams.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with the cluster `name`, whose clients have `properties`.
+    ///
+    /// # Errors
+    ///
+    /// If `name` cannot be the name of a cluster.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use timely_kafka::model::{ClientProperties, KafkaStream, StreamsMetadata};
+    ///
+    /// let east = ClientProperties::new().with("bootstrap.servers", "127.0.0.1:21000");
+    /// let metadata = StreamsMetadata::new()
+    ///     .with_cluster("east", east)?
+    ///     .with_stream("orders", KafkaStream::new().with_topics("east", ["orders"])?)?;
+    /// assert_eq!(metadata.topics().len(), 1);
+    /// # Ok::<(), timely_kafka::model::NameError>(())
+    /// ```
+    pub fn with_cluster(
+        mut self,
+        name: &str,
+        properties: ClientProperties,
+    ) -> Result<Self, NameError> {
+        let cluster = ClusterMetadata { properties };
+        self.clusters.insert(ClusterId::new(name)?, cluster);
+        Ok(self)
+    }
+
+    /// The same with `stream` under `name`.
+    ///
+    /// # Errors
+    ///
+    /// If `name` cannot be the name of a stream.
+    pub fn with_stream(mut self, name: &str, stream: KafkaStream) -> Result<Self, NameError> {
+        self.streams.insert(StreamId::new(name)?, stream);
+        Ok(self)
+    }
+
+    /// The first stream, by name, that names a cluster which is not described, and the cluster.
+    pub(crate) fn undescribed(&self) -> Option<(&StreamId, &ClusterId)> {
+        self.streams.iter().find_map(|(id, stream)| {
+            let mut clusters = stream.clusters.keys();
+            let cluster = clusters.find(|cluster| !self.clusters.contains_key(*cluster))?;
+            Some((id, cluster))
+        })
+    }
+
     /// The topics to read, by cluster, over all streams.
     #[must_use]
     pub fn topics(&self) -> BTreeMap<&ClusterId, BTreeSet<&TopicName>> {
