@@ -1,13 +1,5 @@
 //! Turns references to secrets into the secrets, at the time a client is made.
 
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the builder of a source, which comes next, is the caller"
-    )
-)]
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
