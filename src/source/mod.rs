@@ -28,7 +28,7 @@ use crate::records::RecordBatch;
 
 /// Reads Kafka streams, over all the clusters they live in.
 ///
-/// It is built once a process, outside [`execute`](crate::execute), since the workers of a process
+/// It is built once a process, outside [`execute`](crate::execute()), since the workers of a process
 /// share its clients, and then [read](Self::read) once on every worker. Clones are the same source.
 ///
 /// # Examples
