@@ -2,7 +2,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::{ControlClient, ControlError, Isolation};
-use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord};
+use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord, KafkaApi};
 use crate::model::{KafkaPosition, Partition, StartAt, TopicName};
 
 /// Long enough for a machine that does many other things.
@@ -189,4 +189,36 @@ fn brokers_that_say_nothing_cost_the_deadline_and_no_more() {
         panic!("{silent:?}");
     };
     assert_eq!(waited, Duration::from_millis(700));
+}
+
+/// A partial answer leaves a negative offset, without an error, where nothing was answered.
+#[test]
+fn a_position_is_never_made_up() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    cluster.create_topic("orders", 1).unwrap();
+    cluster
+        .produce("orders", 0, vec![EmbeddedRecord::value("v"); 7])
+        .unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+    let asked = [partition("orders", 0)];
+    let mut ask = || {
+        let wait = Duration::from_secs(3);
+        let answers = control.list_offsets(&asked, StartAt::Latest, Isolation::Committed, wait);
+        answers[0].1.clone().map(|position| position.next.get())
+    };
+    assert_eq!(ask(), Ok(7));
+
+    for fault in [
+        EmbeddedFault::NotLeader,
+        EmbeddedFault::TopicAuthorizationFailed,
+        EmbeddedFault::Storage,
+        EmbeddedFault::Disconnect,
+    ] {
+        cluster.fail(KafkaApi::ListOffsets, 30, fault);
+        let failed = ask();
+        cluster.fail_no_more(KafkaApi::ListOffsets);
+
+        assert!(failed.is_err(), "{fault:?}: {failed:?}");
+        assert_eq!(ask(), Ok(7), "{fault:?}");
+    }
 }
