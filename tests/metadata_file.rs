@@ -165,7 +165,7 @@ fn what_yaml_can_hide_is_refused_with_words() {
 
     assert_eq!(
         refused("clusters: {}\nstreams: *s\n"),
-        "line 2, column 10: alias *s has no anchor before it; expected &s"
+        "line 2, column 10: alias of an anchor that is not before it; expected quotes if it is a text"
     );
     assert_eq!(
         refused("clusters: &c\n  east: { properties: *c }\nstreams: {}\n"),
@@ -177,7 +177,7 @@ fn what_yaml_can_hide_is_refused_with_words() {
     );
     assert_eq!(
         refused("clusters: !c {}\nstreams: { <<: a }\n"),
-        "2 mistakes\n  line 1, column 11: tag !c is not known; expected none\n  \
+        "2 mistakes\n  line 1, column 11: unknown tag; expected none, or quotes if it is a text\n  \
          line 2, column 16: <<: merge key has a single value; expected a map or a list of maps"
     );
     assert_eq!(

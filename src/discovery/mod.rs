@@ -11,14 +11,6 @@
 //! - [`Claims`]: which cluster name has which Kafka cluster.
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
 
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the builder of a source, which comes next, is the caller"
-    )
-)]
-
 mod asker;
 mod claims;
 mod inbox;

@@ -3,10 +3,21 @@
 //! librdkafka does the talking; this module decides what it is asked and what its answers mean.
 //! Everything that is `unsafe` is in [`ffi`], behind types that cannot be misused.
 
-#![expect(
-    dead_code,
-    unused_imports,
-    reason = "the source that uses it is not there yet"
-)]
-
+mod client;
+mod complaints;
+mod drain;
+mod failure;
 pub(crate) mod ffi;
+mod kafka;
+mod open;
+mod pool;
+mod settings;
+mod table;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod wake;
+
+pub(crate) use self::kafka::KafkaFetcher;
+pub(crate) use self::pool::ClientPool;
+pub(crate) use self::settings::Settings;

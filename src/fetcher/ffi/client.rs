@@ -55,6 +55,19 @@ impl NativeError {
         }
     }
 
+    /// The error of a number, which may be one that this librdkafka has no name for.
+    pub(super) fn from_number(code: i32, message: String) -> Self {
+        match Code::try_from(code) {
+            Ok(code) => Self::new(code, message),
+            Err(_) => Self {
+                code,
+                name: format!("ERROR_{code}"),
+                message,
+                property: None,
+            },
+        }
+    }
+
     /// An argument that librdkafka cannot take.
     pub(super) fn invalid(message: String) -> Self {
         Self::new(Code::RD_KAFKA_RESP_ERR__INVALID_ARG, message)

@@ -11,13 +11,19 @@
     reason = "calls into librdkafka; each block says why it is sound"
 )]
 
+mod assignment;
 mod client;
+mod consume;
 pub(crate) mod control;
 pub(crate) mod mock;
 mod queue;
+mod wake;
 
-pub(crate) use self::client::{ClientKind, Closing, NativeClient, NativeError};
+pub(crate) use self::assignment::StartReading;
+pub(crate) use self::client::{CLOSE_WAIT_MAX, ClientKind, Closing, NativeClient, NativeError};
+pub(crate) use self::consume::{Flow, NativeRecord, NativeTopic, Receiver, TopicKey};
 pub(crate) use self::queue::{NativeEvent, NativeQueue, Said};
+pub(crate) use self::wake::{EventFd, raised};
 
 use std::ffi::{CStr, CString, c_char};
 

@@ -9,6 +9,7 @@ use rdkafka_sys as sys;
 
 use super::client::{NativeClient, NativeError};
 use super::text_at;
+use super::wake::EventFd;
 
 /// A queue of a client.
 ///
@@ -19,6 +20,8 @@ use super::text_at;
 pub(crate) struct NativeQueue {
     raw: NonNull<sys::rd_kafka_queue_t>,
     client: Arc<NativeClient>,
+    /// The event that the queue raises, which outlives it.
+    event: Option<Arc<EventFd>>,
 }
 
 // SAFETY: librdkafka's queues are locked inside and made to be used from any thread.
@@ -41,10 +44,37 @@ impl NativeQueue {
         Self::of(client, raw).expect("every client has a main queue")
     }
 
+    /// The queue of a consumer that gets what belongs to no forwarded partition.
+    pub(crate) fn consumer(client: &Arc<NativeClient>) -> Option<Self> {
+        // SAFETY: the client is alive; this is a new reference, which is ours.
+        let raw = unsafe { sys::rd_kafka_queue_get_consumer(client.raw()) };
+        Self::of(client, raw)
+    }
+
+    /// A queue of its own that raises `event` when there is something on it after it was found
+    /// empty.
+    pub(crate) fn raising(client: &Arc<NativeClient>, event: &Arc<EventFd>) -> Self {
+        let mut queue = Self::new(client);
+        let once = 1_u64.to_ne_bytes();
+        // SAFETY: queue and descriptor are alive, the latter until the queue is not written to any
+        // more; the payload is copied during the call.
+        unsafe {
+            sys::rd_kafka_queue_io_event_enable(
+                queue.raw(),
+                event.raw(),
+                once.as_ptr().cast(),
+                once.len(),
+            );
+        }
+        queue.event = Some(Arc::clone(event));
+        queue
+    }
+
     pub(super) fn of(client: &Arc<NativeClient>, raw: *mut sys::rd_kafka_queue_t) -> Option<Self> {
         Some(Self {
             raw: NonNull::new(raw)?,
             client: Arc::clone(client),
+            event: None,
         })
     }
 
@@ -52,7 +82,8 @@ impl NativeQueue {
         self.raw.as_ptr()
     }
 
-    pub(super) fn client(&self) -> &Arc<NativeClient> {
+    /// The client of the queue.
+    pub(crate) fn client(&self) -> &Arc<NativeClient> {
         &self.client
     }
 
@@ -70,8 +101,14 @@ impl NativeQueue {
 
 impl Drop for NativeQueue {
     fn drop(&mut self) {
-        // SAFETY: this is our reference, given up once.
-        unsafe { sys::rd_kafka_queue_destroy(self.raw()) };
+        // SAFETY: this is our reference, given up once. Partitions may hold the queue a little
+        // longer, so it is told first to leave the descriptor alone.
+        unsafe {
+            if self.event.is_some() {
+                sys::rd_kafka_queue_io_event_enable(self.raw(), -1, ptr::null(), 0);
+            }
+            sys::rd_kafka_queue_destroy(self.raw());
+        }
     }
 }
 
@@ -135,6 +172,30 @@ impl NativeEvent {
                 }
             }
             _ => None,
+        }
+    }
+
+    /// The topic and partition that the event is about, if it is about one: an error of it, or a
+    /// record of it that went astray.
+    pub(crate) fn partition(&self) -> Option<(String, i32)> {
+        // SAFETY: the event is alive; messages and their topics live as long as it does, and the
+        // partition that comes back of an error is ours.
+        unsafe {
+            if sys::rd_kafka_event_type(self.raw()) == sys::RD_KAFKA_EVENT_FETCH {
+                let message = sys::rd_kafka_event_message_next(self.raw());
+                if message.is_null() || (*message).rkt.is_null() {
+                    return None;
+                }
+                let topic = text_at(sys::rd_kafka_topic_name((*message).rkt));
+                return Some((topic, (*message).partition));
+            }
+            let partition = sys::rd_kafka_event_topic_partition(self.raw());
+            if partition.is_null() {
+                return None;
+            }
+            let named = (text_at((*partition).topic), (*partition).partition);
+            sys::rd_kafka_topic_partition_destroy(partition);
+            Some(named)
         }
     }
 

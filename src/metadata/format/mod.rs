@@ -165,7 +165,54 @@ impl<'a> Lines<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    const NOTATIONS: [Notation; 3] = [Notation::Yaml, Notation::Json, Notation::Toml];
+
+    const SAMPLES: [&str; 3] = [
+        "clusters: &a {e: {properties: {bootstrap.servers: \"ä:1\"}}}\nstreams:\n  <<: *a\n",
+        r#"{"clusters": {"e": {"properties": {"bootstrap.servers": "ä:1"}}}, // c
+            "streams": {"s": {"e": {"topics": ["ö", 0.1, true,]}}}}"#,
+        "[clusters.e]\nproperties.bootstrap.servers = 'ä:1'\n[[streams]]\n[clusters.e]\nä = 1",
+    ];
+
+    proptest! {
+        /// Each sample, cut and with something put in its place, as each notation.
+        #[test]
+        fn nothing_that_is_written_ends_the_reader(
+            sample in 0..SAMPLES.len(),
+            from in 0_usize..150,
+            length in 0_usize..20,
+            inserted in "[-{}\\[\\]:,#'\"<*&!|>=.$ \n\tä0-9a-c\0]{0,6}",
+        ) {
+            let characters: Vec<char> = SAMPLES[sample].chars().collect();
+            let from = from.min(characters.len());
+            let to = (from + length).min(characters.len());
+            let before = characters[..from].iter();
+            let text: String = before.copied().chain(inserted.chars())
+                .chain(characters[to..].iter().copied())
+                .collect();
+            for notation in NOTATIONS {
+                let mistakes = read(notation, text.as_bytes()).err().unwrap_or_default();
+                for mistake in mistakes {
+                    prop_assert!(mistake.line > 0 && mistake.column > 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_a_mistake_and_not_the_end_of_the_stack() {
+        for notation in NOTATIONS {
+            for opening in ["[", "{\"a\":", "{a=", "- "] {
+                let text = format!("a = {}", opening.repeat(100_000));
+                assert!(read(notation, text.as_bytes()).is_err());
+                assert!(read(notation, &text.as_bytes()[4..]).is_err());
+            }
+        }
+    }
 
     #[test]
     fn a_place_counts_characters_and_not_bytes() {

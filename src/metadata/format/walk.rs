@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use super::{At, Entry, Mistake, Node, Value, mistake};
 use crate::metadata::nearest::nearest;
-use crate::metadata::properties::{PropertyCheck, check};
+use crate::metadata::properties::{PropertyCheck, UNKNOWN, check};
 use crate::metadata::reference::{Part, parts};
 use crate::model::{
     ClusterId, ClusterMetadata, KafkaStream, NameError, StartAt, StopAt, StreamId, StreamTopics,
@@ -210,8 +210,7 @@ impl Walk<'_> {
                 return None;
             }
             PropertyCheck::Unknown(nearest) => {
-                let message = "unknown client property; expected one of librdkafka's".to_owned();
-                self.report_nearest(entry.at, field, message, nearest);
+                self.report_nearest(entry.at, field, UNKNOWN.to_owned(), nearest);
                 return None;
             }
         }
@@ -383,9 +382,17 @@ fn servers(value: &str) -> Vec<String> {
                     Some((_, port)) => port.strip_prefix(':').unwrap_or(port),
                     None => return Some(format!("address '{address}' has no ']'; {expected}")),
                 },
-                None => address.split_once(':').map_or("", |(_, port)| port),
+                None => match address.split_once(':') {
+                    // An IPv6 address without brackets has no port.
+                    Some((_, rest)) if rest.contains(':') => "",
+                    Some((_, "")) => {
+                        return Some(format!("address '{address}' has no port; {expected}"));
+                    }
+                    Some((_, port)) => port,
+                    None => "",
+                },
             };
-            let has_port = address.ends_with(':') || !port.is_empty();
+            let has_port = !port.is_empty();
             let good = port.parse::<u16>().is_ok_and(|port| port > 0);
             (has_port && !good)
                 .then(|| format!("address '{address}' has the port '{port}'; {expected}"))
@@ -424,4 +431,28 @@ fn listed<T: Display, const N: usize>(names: [T; N], last: &str) -> String {
         words.push_str(&format!("'{name}'"));
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_as_librdkafka_reads_them_are_good() {
+        for good in [
+            "a",
+            "a:1, b:65535",
+            "SSL://a:1",
+            "::1",
+            "[::1]",
+            "[::1]:9092",
+        ] {
+            assert_eq!(servers(good), Vec::<String>::new(), "{good}");
+        }
+        for bad in [
+            "", "a:", "a:0", "a:65536", "a:-1", "a:1,,b:1", "[::1", "[::1]:x",
+        ] {
+            assert_eq!(servers(bad).len(), 1, "{bad}");
+        }
+    }
 }

@@ -105,9 +105,11 @@ impl<'a> Reader<'a> {
             Event::SequenceStart(..) => self.list()?,
             Event::MappingStart(..) => self.map()?,
             Event::Alias(named) => self.copy(named, at),
-            Event::UnresolvedAlias(name) => {
-                let message = format!("alias *{name} has no anchor before it; expected &{name}");
-                self.mistakes.push(mistake(at, "", message));
+            Event::UnresolvedAlias(_) => {
+                // Not the name: an unquoted password can begin with an asterisk.
+                let message =
+                    "alias of an anchor that is not before it; expected quotes if it is a text";
+                self.mistakes.push(mistake(at, "", message.to_owned()));
                 Value::Broken
             }
             // The parser gives a node wherever one is due.
@@ -206,8 +208,9 @@ impl<'a> Reader<'a> {
     fn check_tag(&mut self, tag: &Tag, span: Span) {
         if tag.is_custom() {
             let at = place(&span.tag_start().unwrap_or(span.start));
-            let message = format!("tag {} is not known; expected none", tag.original());
-            self.mistakes.push(mistake(at, "", message));
+            // Not the tag: an unquoted password can begin with an exclamation mark.
+            let message = "unknown tag; expected none, or quotes if it is a text";
+            self.mistakes.push(mistake(at, "", message.to_owned()));
         }
     }
 }

@@ -1,0 +1,187 @@
+//! Makes pieces of what is on a worker's queue.
+
+use timely_splits::fetcher::{Fetched, Piece};
+
+use super::ffi::{Flow, NativeError, NativeRecord, Receiver, TopicKey};
+use super::table::{Reading, Slot, Table};
+use crate::model::{KafkaPosition, KafkaSplit, LeaderEpoch, Offset};
+use crate::records::{BatchBuilder, RecordBatch, RecordParts};
+
+/// What a fetcher of Kafka hands over.
+pub(super) type KafkaFetched = Fetched<KafkaSplit, RecordBatch>;
+
+/// The most records in one batch.
+const BATCH_RECORDS_MAX: usize = 16 * 1024;
+
+/// The bytes at which a batch is ended.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// The most messages that one call takes off a queue, so that those that give no bytes are bounded
+/// too.
+const MESSAGES_MAX: usize = 64 * 1024;
+
+/// Takes messages off the queue of one client and makes pieces of them.
+///
+/// # Invariants
+///
+/// At most one run of records is open, that of the split whose message came last.
+pub(super) struct Drain<'a> {
+    table: &'a mut Table,
+    builder: &'a mut BatchBuilder,
+    fetched: &'a mut Vec<KafkaFetched>,
+    /// The split whose records are in the builder, and the position before them.
+    run: Option<(Slot, KafkaPosition)>,
+    bytes_max: usize,
+    bytes: usize,
+    messages: usize,
+    records: u64,
+    failed: Vec<(Reading, NativeError)>,
+}
+
+/// What a [`Drain`] came to.
+pub(super) struct Drained {
+    /// The memory of the batches.
+    pub(super) bytes: usize,
+    /// How many records are in them.
+    pub(super) records: u64,
+    /// What is not read any more.
+    pub(super) failed: Vec<(Reading, NativeError)>,
+}
+
+impl<'a> Drain<'a> {
+    /// Moves to `fetched` what belongs to a split of `table`, until about `bytes_max` were moved.
+    pub(super) fn new(
+        table: &'a mut Table,
+        builder: &'a mut BatchBuilder,
+        fetched: &'a mut Vec<KafkaFetched>,
+        bytes_max: usize,
+    ) -> Self {
+        Self {
+            table,
+            builder,
+            fetched,
+            run: None,
+            bytes_max,
+            bytes: 0,
+            messages: 0,
+            records: 0,
+            failed: Vec::new(),
+        }
+    }
+
+    /// Ends the run that is open.
+    pub(super) fn finish(mut self) -> Drained {
+        self.end_run();
+        Drained {
+            bytes: self.bytes,
+            records: self.records,
+            failed: self.failed,
+        }
+    }
+
+    fn end_run(&mut self) {
+        let Some((slot, start)) = self.run.take() else {
+            return;
+        };
+        let reading = self.table.at(slot);
+        let batch = self.builder.finish(&reading.split);
+        let bytes = batch.bytes();
+        self.bytes += bytes;
+        self.fetched.push(Fetched::Piece(Piece {
+            split: reading.split.clone(),
+            split_epoch: reading.split_epoch,
+            start,
+            end: reading.next,
+            bytes,
+            batch: Some(batch),
+        }));
+    }
+
+    fn flow(&mut self) -> Flow {
+        self.messages += 1;
+        let enough = self.bytes + self.builder.bytes() >= self.bytes_max;
+        if enough && self.has_pieces() || self.messages >= MESSAGES_MAX {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
+    }
+
+    /// Whether something was made of the messages: one piece is moved however little is asked for.
+    fn has_pieces(&self) -> bool {
+        self.run.is_some() || !self.fetched.is_empty()
+    }
+}
+
+impl Receiver for Drain<'_> {
+    fn record(&mut self, topic: TopicKey, partition: i32, record: &NativeRecord<'_>) -> Flow {
+        // What is not in the table was fetched under an assignment that is over.
+        let Some(slot) = self.table.find((topic, partition)) else {
+            return self.flow();
+        };
+        let offset = Offset::new(record.offset().cast_unsigned());
+        if self.run.is_none_or(|(open, _)| open != slot) {
+            self.end_run();
+        }
+        let reading = self.table.at(slot);
+        if offset < reading.next.next {
+            // Positions join; a record before them was handed over.
+            return self.flow();
+        }
+        if self.run.is_none() {
+            self.run = Some((slot, reading.next));
+        }
+        reading.next = KafkaPosition::after(offset, record.leader_epoch().map(LeaderEpoch));
+        self.builder.push(&RecordParts {
+            offset,
+            record_time: record.time(),
+            key: record.key(),
+            value: record.value(),
+        });
+        record.for_each_header(|name, value| self.builder.push_header(name, value));
+        self.records += 1;
+        let flow = self.flow();
+        if self.builder.len() >= BATCH_RECORDS_MAX || self.builder.bytes() >= BATCH_BYTES_MAX {
+            self.end_run();
+        }
+        flow
+    }
+
+    fn end(&mut self, topic: TopicKey, partition: i32, next: i64) -> Flow {
+        let Some(slot) = self.table.find((topic, partition)) else {
+            return self.flow();
+        };
+        let is_open = self.run.is_some_and(|(open, _)| open == slot);
+        let reading = self.table.at(slot);
+        let next = Offset::new(u64::try_from(next).unwrap_or_default());
+        if next > reading.next.next {
+            let start = reading.next;
+            reading.next.next = next;
+            if !is_open {
+                let piece = Piece {
+                    split: reading.split.clone(),
+                    split_epoch: reading.split_epoch,
+                    start,
+                    end: reading.next,
+                    bytes: 0,
+                    batch: None,
+                };
+                self.fetched.push(Fetched::Piece(piece));
+            }
+        }
+        self.flow()
+    }
+
+    fn failed(&mut self, topic: TopicKey, partition: i32, error: NativeError) -> Flow {
+        let key = (topic, partition);
+        if let Some(slot) = self.table.find(key) {
+            if self.run.is_some_and(|(open, _)| open == slot) {
+                self.end_run();
+            }
+            if let Some(reading) = self.table.remove(key) {
+                self.failed.push((reading, error));
+            }
+        }
+        self.flow()
+    }
+}

@@ -1,0 +1,282 @@
+//! Takes records off a queue, in place.
+
+use std::any::Any;
+use std::ffi::{c_char, c_void};
+use std::marker::PhantomData;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use rdkafka_sys as sys;
+use sys::rd_kafka_resp_err_t as Code;
+
+use super::client::{NativeClient, NativeError};
+use super::{NativeQueue, c_string, text_at};
+use crate::records::{RecordTime, RecordTimeType};
+
+/// Which topic of its client a message is of, for as long as a [`NativeTopic`] of it is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TopicKey(usize);
+
+/// A hold on a topic, which keeps its [`TopicKey`] from being given to another one.
+///
+/// # Invariants
+///
+/// The hold ends before its client, which it keeps alive.
+#[derive(Debug)]
+pub(crate) struct NativeTopic {
+    raw: NonNull<sys::rd_kafka_topic_t>,
+    _client: Arc<NativeClient>,
+}
+
+impl NativeTopic {
+    /// Takes hold of a topic, which need not exist.
+    ///
+    /// # Errors
+    ///
+    /// In the words of librdkafka.
+    pub(crate) fn new(client: &Arc<NativeClient>, topic: &str) -> Result<Self, NativeError> {
+        let name = c_string("a topic name", topic)?;
+        // SAFETY: the client is alive, the name is copied, and null asks for the defaults.
+        let (raw, code) = unsafe {
+            let raw = sys::rd_kafka_topic_new(client.raw(), name.as_ptr(), ptr::null_mut());
+            (raw, sys::rd_kafka_last_error())
+        };
+        let raw = NonNull::new(raw).ok_or_else(|| NativeError::new(code, String::new()))?;
+        Ok(Self {
+            raw,
+            _client: Arc::clone(client),
+        })
+    }
+
+    /// How messages of the topic name it.
+    pub(crate) fn key(&self) -> TopicKey {
+        TopicKey(self.raw.as_ptr().addr())
+    }
+}
+
+impl Drop for NativeTopic {
+    fn drop(&mut self) {
+        // SAFETY: this is our reference, given up once.
+        unsafe { sys::rd_kafka_topic_destroy(self.raw.as_ptr()) };
+    }
+}
+
+/// Whether a [`Receiver`] takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// The next one, please.
+    Continue,
+    /// Enough; what is left stays on the queue, in order.
+    Stop,
+}
+
+/// Takes what [`NativeQueue::consume`] finds.
+pub(crate) trait Receiver {
+    /// Takes a record.
+    fn record(&mut self, topic: TopicKey, partition: i32, record: &NativeRecord<'_>) -> Flow;
+
+    /// Takes note that there is nothing more in a partition before `next`.
+    fn end(&mut self, topic: TopicKey, partition: i32, next: i64) -> Flow;
+
+    /// Takes note that a partition is not read on.
+    fn failed(&mut self, topic: TopicKey, partition: i32, error: NativeError) -> Flow;
+}
+
+/// A record where librdkafka has it.
+#[derive(Debug)]
+pub(crate) struct NativeRecord<'a> {
+    raw: *const sys::rd_kafka_message_t,
+    /// It is only lent during the callback.
+    lent: PhantomData<&'a sys::rd_kafka_message_t>,
+}
+
+impl<'a> NativeRecord<'a> {
+    /// Its offset.
+    pub(crate) fn offset(&self) -> i64 {
+        // SAFETY: the message is alive for as long as `self` is lent.
+        unsafe { (*self.raw).offset }
+    }
+
+    /// Its key.
+    pub(crate) fn key(&self) -> Option<&'a [u8]> {
+        // SAFETY: as above; librdkafka gives pointer and length of one part of the message.
+        unsafe { slice((*self.raw).key, (*self.raw).key_len) }
+    }
+
+    /// Its value.
+    pub(crate) fn value(&self) -> Option<&'a [u8]> {
+        // SAFETY: as above.
+        unsafe { slice((*self.raw).payload, (*self.raw).len) }
+    }
+
+    /// The leader epoch it was written under, if the broker tells.
+    pub(crate) fn leader_epoch(&self) -> Option<i32> {
+        // SAFETY: the message is alive.
+        let leader_epoch = unsafe { sys::rd_kafka_message_leader_epoch(self.raw) };
+        (leader_epoch >= 0).then_some(leader_epoch)
+    }
+
+    /// Its timestamp.
+    pub(crate) fn time(&self) -> RecordTime {
+        let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        // SAFETY: the message is alive, and the kind is ours to write.
+        let millis = unsafe { sys::rd_kafka_message_timestamp(self.raw, &raw mut kind) };
+        let kind = match kind {
+            sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_CREATE_TIME => {
+                RecordTimeType::Create
+            }
+            sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME => {
+                RecordTimeType::LogAppend
+            }
+            sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE => {
+                return RecordTime::NOT_AVAILABLE;
+            }
+        };
+        RecordTime { millis, kind }
+    }
+
+    /// Calls `visit` with each header, in their order.
+    pub(crate) fn for_each_header(&self, mut visit: impl FnMut(&'a [u8], Option<&'a [u8]>)) {
+        let mut headers = ptr::null_mut();
+        // SAFETY: the message is alive. Headers are parsed at the first call and then belong to it.
+        let parsed = unsafe { sys::rd_kafka_message_headers(self.raw, &raw mut headers) };
+        if parsed != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
+            return;
+        }
+        for index in 0.. {
+            let (mut name, mut value, mut length) = (ptr::null(), ptr::null(), 0);
+            // SAFETY: the headers live as long as the message; an index past the last is answered
+            // by an error, before anything is written.
+            unsafe {
+                let code = sys::rd_kafka_header_get_all(
+                    headers,
+                    index,
+                    &raw mut name,
+                    &raw mut value,
+                    &raw mut length,
+                );
+                if code != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
+                    return;
+                }
+                visit(
+                    std::ffi::CStr::from_ptr(name).to_bytes(),
+                    slice(value, length),
+                );
+            }
+        }
+    }
+}
+
+/// The bytes at `start`, or `None` if it is null: Kafka tells null from empty.
+///
+/// # Safety
+///
+/// `start` is null, or points to `length` bytes that live for `'a`.
+unsafe fn slice<'a>(start: *const c_void, length: usize) -> Option<&'a [u8]> {
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and the caller promises the rest.
+    Some(unsafe { std::slice::from_raw_parts(start.cast(), length) })
+}
+
+/// What a callback finds behind its opaque pointer.
+struct Consumption<'a, R> {
+    receiver: &'a mut R,
+    client: *mut sys::rd_kafka_t,
+    stopped: bool,
+    /// A panic may not unwind through librdkafka; it is carried around it.
+    panicked: Option<Box<dyn Any + Send>>,
+}
+
+impl NativeQueue {
+    /// Hands what is on the queue to `receiver`, without waiting, until it is empty or the receiver
+    /// has enough; says which.
+    ///
+    /// Only partitions may be forwarded to the queue.
+    ///
+    /// # Panics
+    ///
+    /// If `receiver` does.
+    pub(crate) fn consume<R: Receiver>(&self, receiver: &mut R) -> Flow {
+        let mut consumption = Consumption {
+            receiver,
+            client: self.client().raw(),
+            stopped: false,
+            panicked: None,
+        };
+        // SAFETY: the queue is alive and carries only what partitions give. The callback gets the
+        // address of a value that outlives the call and is used by nobody else meanwhile, of the
+        // very type that it was made for.
+        unsafe {
+            sys::rd_kafka_consume_callback_queue(
+                self.raw(),
+                0,
+                Some(take::<R>),
+                (&raw mut consumption).cast(),
+            );
+        }
+        if let Some(panicked) = consumption.panicked {
+            panic::resume_unwind(panicked);
+        }
+        if consumption.stopped {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
+    }
+}
+
+/// Called by librdkafka for each message.
+unsafe extern "C" fn take<R: Receiver>(message: *mut sys::rd_kafka_message_t, opaque: *mut c_void) {
+    // SAFETY: `consume` passed this value, and librdkafka calls from within that call only.
+    let consumption = unsafe { &mut *opaque.cast::<Consumption<'_, R>>() };
+    let receiver = &mut *consumption.receiver;
+    // SAFETY: librdkafka lends the message for the duration of this call.
+    let taken = panic::catch_unwind(AssertUnwindSafe(|| unsafe { hand_over(message, receiver) }));
+    match taken {
+        Ok(Flow::Continue) => {}
+        Ok(Flow::Stop) => consumption.stopped = true,
+        Err(panicked) => consumption.panicked = Some(panicked),
+    }
+    if consumption.stopped || consumption.panicked.is_some() {
+        // SAFETY: sets a flag of this thread, which the queue looks at after this callback.
+        unsafe { sys::rd_kafka_yield(consumption.client) };
+    }
+}
+
+/// Tells what `message` is and gives it to `receiver`.
+///
+/// # Safety
+///
+/// `message` is alive during the call.
+unsafe fn hand_over<R: Receiver>(message: *mut sys::rd_kafka_message_t, receiver: &mut R) -> Flow {
+    const EOF: i32 = Code::RD_KAFKA_RESP_ERR__PARTITION_EOF as i32;
+
+    // SAFETY: the message is alive. The code is read as a number, because a broker may send one that
+    // the enum does not have.
+    let (code, topic, partition, offset) = unsafe {
+        (
+            (&raw const (*message).err).cast::<i32>().read(),
+            TopicKey((*message).rkt.addr()),
+            (*message).partition,
+            (*message).offset,
+        )
+    };
+    match code {
+        0 => {
+            let record = NativeRecord {
+                raw: message,
+                lent: PhantomData,
+            };
+            receiver.record(topic, partition, &record)
+        }
+        EOF => receiver.end(topic, partition, offset),
+        code => {
+            // SAFETY: what carries an error has its text, which ends in NUL, as its payload.
+            let text = unsafe { text_at((*message).payload.cast::<c_char>()) };
+            receiver.failed(topic, partition, NativeError::from_number(code, text))
+        }
+    }
+}

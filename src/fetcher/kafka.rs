@@ -1,0 +1,400 @@
+//! The fetcher of one worker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
+use timely_splits::fetcher::{Fetched, FetcherDown, Polled, SplitFetcher};
+use timely_splits::health::FailureKind;
+
+use super::client::{Command, DataClient, Life, Notice, PartitionName, WorkerLink, partition_of};
+use super::drain::{Drain, KafkaFetched};
+use super::failure::describe;
+use super::ffi::{Flow, NativeQueue, NativeTopic};
+use super::pool::ClientPool;
+use super::table::{PartitionKey, Reading, Table};
+use super::wake::WorkerWake;
+use crate::model::{ClusterId, KafkaPosition, KafkaSplit, StreamsMetadata, TopicName};
+use crate::records::{BatchBuilder, RecordBatch};
+
+/// Reads the splits of one worker through the clients of its process.
+#[derive(Debug)]
+pub(crate) struct KafkaFetcher {
+    pool: Arc<ClientPool>,
+    link: Arc<WorkerLink>,
+    notices: Receiver<Notice>,
+    clusters: BTreeMap<ClusterId, Connection>,
+    /// What is to be handed over besides records. Bounded by the splits and by the health that a
+    /// link lets wait.
+    waiting: Vec<KafkaFetched>,
+    builder: BatchBuilder,
+    /// The cluster whose turn it is to be drained first.
+    turn: usize,
+}
+
+/// One worker's share of a client.
+#[derive(Debug)]
+struct Connection {
+    client: Arc<DataClient>,
+    life: Life,
+    queue: Option<Arc<NativeQueue>>,
+    table: Table,
+    /// Held as long as a split of the topic is read, and how many are.
+    topics: BTreeMap<TopicName, (NativeTopic, usize)>,
+    /// Assignments that cannot be carried out yet: there is no queue, or the one before is not over.
+    held: BTreeMap<PartitionName, Reading>,
+    /// Partitions whose assignment ended here and, as far as is known, not yet in the client.
+    leaving: BTreeSet<PartitionName>,
+}
+
+impl Connection {
+    fn new(client: Arc<DataClient>, link: &Arc<WorkerLink>) -> Self {
+        client.ask(Command::Join(Arc::clone(link)));
+        Self {
+            client,
+            life: Life::default(),
+            queue: None,
+            table: Table::default(),
+            topics: BTreeMap::new(),
+            held: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+        }
+    }
+
+    fn key(&self, split: &KafkaSplit) -> Option<PartitionKey> {
+        let (topic, _) = self.topics.get(&split.topic)?;
+        Some((topic.key(), split.partition.0))
+    }
+
+    /// Begins to read, or holds the assignment until that can be done.
+    fn assign(&mut self, worker: usize, reading: Reading) -> Result<(), FetcherDown<KafkaSplit>> {
+        let partition = partition_of(&reading.split);
+        // An assignment that was not asked back ends here, so that its records are not taken for
+        // those of this one.
+        self.stop(worker, &reading.split);
+        let Some(queue) = self
+            .queue
+            .as_ref()
+            .filter(|_| !self.leaving.contains(&partition))
+        else {
+            self.held.insert(partition, reading);
+            return Ok(());
+        };
+        let name = &reading.split.topic;
+        if !self.topics.contains_key(name) {
+            let topic = NativeTopic::new(queue.client(), name.as_str()).map_err(|error| {
+                let (kind, message) = describe(&reading.split, reading.next, &error);
+                FetcherDown {
+                    split: reading.split.clone(),
+                    split_epoch: reading.split_epoch,
+                    kind,
+                    message,
+                }
+            })?;
+            self.topics.insert(name.clone(), (topic, 0));
+        }
+        let (topic, count) = self
+            .topics
+            .get_mut(name)
+            .expect("the topic is held since right above");
+        *count += 1;
+        self.client.ask(Command::Assign {
+            worker,
+            life: self.life,
+            split: reading.split.clone(),
+            split_epoch: reading.split_epoch,
+            start: reading.next,
+        });
+        let key = (topic.key(), reading.split.partition.0);
+        self.table.insert(key, reading);
+        Ok(())
+    }
+
+    /// Stops reading the partition of `split`, under whatever assignment.
+    fn stop(&mut self, worker: usize, split: &KafkaSplit) {
+        self.held.remove(&partition_of(split));
+        if let Some(reading) = self.key(split).and_then(|key| self.table.remove(key)) {
+            self.left(worker, &reading);
+        }
+    }
+
+    /// Notes that `reading` is in the table no more, and tells the client.
+    fn left(&mut self, worker: usize, reading: &Reading) {
+        let name = &reading.split.topic;
+        if let Some((_, count)) = self.topics.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                self.topics.remove(name);
+            }
+        }
+        self.leaving.insert(partition_of(&reading.split));
+        self.client.ask(Command::Unassign {
+            worker,
+            life: self.life,
+            split: reading.split.clone(),
+            split_epoch: reading.split_epoch,
+        });
+    }
+
+    /// Whether `split` is read or held under `split_epoch`.
+    fn has(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch) -> bool {
+        let is_meant =
+            |reading: &Reading| reading.split == *split && reading.split_epoch == split_epoch;
+        if self.held.get(&partition_of(split)).is_some_and(is_meant) {
+            return true;
+        }
+        let slot = self.key(split).and_then(|key| self.table.find(key));
+        slot.is_some_and(|slot| is_meant(self.table.at(slot)))
+    }
+
+    /// Forgets what was read in an earlier life or of a client that is left; says why of each.
+    fn lose(&mut self, why: &str) -> Vec<KafkaFetched> {
+        self.leaving.clear();
+        self.topics.clear();
+        let held = std::mem::take(&mut self.held).into_values();
+        held.chain(self.table.drain())
+            .map(|reading| {
+                Fetched::Down(FetcherDown {
+                    message: format!("split {}: {why}", reading.split),
+                    split: reading.split,
+                    split_epoch: reading.split_epoch,
+                    kind: FailureKind::Transient,
+                })
+            })
+            .collect()
+    }
+
+    /// Lets go of the client, and leaves to it what takes time.
+    fn leave(mut self, worker: usize) {
+        self.topics.clear();
+        self.client.ask(Command::Leave {
+            worker,
+            queue: self.queue.take(),
+        });
+    }
+}
+
+impl KafkaFetcher {
+    pub(super) fn new(pool: Arc<ClientPool>, worker: usize, wake: &Arc<WorkerWake>) -> Self {
+        let (link, notices) = WorkerLink::new(worker, wake);
+        Self {
+            pool,
+            link,
+            notices,
+            clusters: BTreeMap::new(),
+            waiting: Vec::new(),
+            builder: BatchBuilder::new(),
+            turn: 0,
+        }
+    }
+
+    /// Takes what clients have to say, as much as there is at the beginning.
+    fn take_notices(&mut self) {
+        for _ in 0..self.notices.len() {
+            let Ok(notice) = self.notices.try_recv() else {
+                return;
+            };
+            match notice {
+                Notice::Health(health) => self.waiting.push(Fetched::Health(health)),
+                Notice::Opened {
+                    cluster,
+                    client,
+                    life,
+                    queue,
+                    reason,
+                } => {
+                    let Some(connection) = self.connection(&cluster, client) else {
+                        continue;
+                    };
+                    connection.life = life;
+                    connection.queue = queue;
+                    if let Some(reason) = reason {
+                        let lost = connection.lose(&reason);
+                        self.waiting.extend(lost);
+                    } else {
+                        self.assign_held(&cluster, None);
+                    }
+                }
+                Notice::Unassigned {
+                    cluster,
+                    client,
+                    life,
+                    partition,
+                } => {
+                    let connection = self.connection(&cluster, client);
+                    if let Some(connection) = connection.filter(|known| known.life == life)
+                        && connection.leaving.remove(&partition)
+                    {
+                        self.assign_held(&cluster, Some(&partition));
+                    }
+                }
+                Notice::Down { client, life, down } => self.go_down(client, life, down),
+            }
+        }
+    }
+
+    /// The share of a client, unless it was swapped since.
+    fn connection(&mut self, cluster: &ClusterId, client: u64) -> Option<&mut Connection> {
+        self.clusters
+            .get_mut(cluster)
+            .filter(|connection| connection.client.number == client)
+    }
+
+    /// Carries out what was held: of one partition, or of all.
+    fn assign_held(&mut self, cluster: &ClusterId, partition: Option<&PartitionName>) {
+        let Some(connection) = self.clusters.get_mut(cluster) else {
+            return;
+        };
+        let held: Vec<Reading> = match partition {
+            Some(partition) => connection.held.remove(partition).into_iter().collect(),
+            None => std::mem::take(&mut connection.held).into_values().collect(),
+        };
+        for reading in held {
+            if let Err(down) = connection.assign(self.link.worker, reading) {
+                self.waiting.push(Fetched::Down(down));
+            }
+        }
+    }
+
+    fn go_down(&mut self, client: u64, life: Life, down: FetcherDown<KafkaSplit>) {
+        let worker = self.link.worker;
+        let connection = self.connection(&down.split.cluster.clone(), client);
+        let Some(connection) = connection.filter(|known| known.life == life) else {
+            return;
+        };
+        if connection.has(&down.split, down.split_epoch) {
+            connection.stop(worker, &down.split);
+            self.waiting.push(Fetched::Down(down));
+        }
+    }
+
+    /// Takes what is on the queue of the cluster at `turn`; says whether there may be more.
+    fn drain(
+        &mut self,
+        turn: usize,
+        bytes_max: usize,
+        fetched: &mut Vec<KafkaFetched>,
+    ) -> (usize, Flow) {
+        let worker = self.link.worker;
+        let Some(connection) = self.clusters.values_mut().nth(turn) else {
+            return (0, Flow::Continue);
+        };
+        let Some(queue) = &connection.queue else {
+            return (0, Flow::Continue);
+        };
+        let mut drain = Drain::new(&mut connection.table, &mut self.builder, fetched, bytes_max);
+        let flow = queue.consume(&mut drain);
+        let drained = drain.finish();
+        if drained.records > 0 {
+            connection.client.progress.add(drained.records);
+        }
+        for (reading, error) in drained.failed {
+            let (kind, message) = describe(&reading.split, reading.next, &error);
+            connection.left(worker, &reading);
+            fetched.push(Fetched::Down(FetcherDown {
+                split: reading.split,
+                split_epoch: reading.split_epoch,
+                kind,
+                message,
+            }));
+        }
+        (drained.bytes, flow)
+    }
+}
+
+impl SplitFetcher<KafkaSplit> for KafkaFetcher {
+    type Batch = RecordBatch;
+
+    fn adopt(&mut self, epoch: MetadataEpoch, metadata: &StreamsMetadata) {
+        let (clients, health) = self.pool.adopt(epoch, metadata);
+        self.waiting.extend(health.into_iter().map(Fetched::Health));
+        let worker = self.link.worker;
+        let mut before = std::mem::take(&mut self.clusters);
+        for (cluster, client) in clients {
+            let connection = match before.remove(&cluster) {
+                Some(kept) if kept.client.number == client.number => kept,
+                Some(mut swapped) => {
+                    let why = "the properties of its cluster changed, and its client with them";
+                    self.waiting.extend(swapped.lose(why));
+                    swapped.leave(worker);
+                    Connection::new(client, &self.link)
+                }
+                None => Connection::new(client, &self.link),
+            };
+            self.clusters.insert(cluster, connection);
+        }
+        for mut left in before.into_values() {
+            self.waiting.extend(left.lose("its cluster is not listed"));
+            left.leave(worker);
+        }
+        if !self.waiting.is_empty() {
+            self.link.wake().wake();
+        }
+    }
+
+    fn assign(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch, start: &KafkaPosition) {
+        let reading = Reading {
+            split: split.clone(),
+            split_epoch,
+            next: *start,
+        };
+        let assigned = match self.clusters.get_mut(&split.cluster) {
+            Some(connection) => connection.assign(self.link.worker, reading),
+            None => Err(FetcherDown {
+                split: split.clone(),
+                split_epoch,
+                kind: FailureKind::Transient,
+                message: format!("split {split}: its cluster has no client"),
+            }),
+        };
+        if let Err(down) = assigned {
+            self.waiting.push(Fetched::Down(down));
+            self.link.wake().wake();
+        }
+    }
+
+    fn unassign(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch) {
+        let worker = self.link.worker;
+        if let Some(connection) = self.clusters.get_mut(&split.cluster)
+            && connection.has(split, split_epoch)
+        {
+            connection.stop(worker, split);
+        }
+    }
+
+    fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<KafkaFetched>) -> Polled {
+        // 1. From here on whatever comes wakes the operator again.
+        self.link.wake().begin();
+        // 2. Acknowledgements are taken while no message is under way; see `Table`.
+        self.take_notices();
+        fetched.append(&mut self.waiting);
+        // 3. The clusters in turn, so that none waits behind a busier one for ever.
+        let count = self.clusters.len();
+        let mut bytes = 0;
+        for step in 0..count {
+            let turn = (self.turn + step) % count;
+            if step > 0 && bytes >= bytes_max {
+                self.turn = turn;
+                return Polled::More;
+            }
+            let (moved, flow) = self.drain(turn, bytes_max - bytes.min(bytes_max), fetched);
+            bytes += moved;
+            if flow == Flow::Stop {
+                self.turn = (turn + 1) % count;
+                return Polled::More;
+            }
+        }
+        Polled::Drained
+    }
+}
+
+impl Drop for KafkaFetcher {
+    fn drop(&mut self) {
+        self.pool.forget(self.link.wake());
+        let worker = self.link.worker;
+        for connection in std::mem::take(&mut self.clusters).into_values() {
+            connection.leave(worker);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A librdkafka client as long as it lives: its queues, and exactly what it reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use timely_splits::epoch::SplitEpoch;
+
+use super::client::{PartitionName, WorkerLink};
+use super::ffi::{
+    CLOSE_WAIT_MAX, ClientKind, NativeClient, NativeError, NativeEvent, NativeQueue, StartReading,
+};
+use crate::model::{ClientProperties, KafkaPosition, KafkaSplit};
+
+/// The most that is taken of one queue of the client's own at a time.
+const EVENTS_MAX: usize = 1024;
+
+/// Who reads a partition.
+#[derive(Clone, Debug)]
+pub(super) struct Assigned {
+    pub(super) worker: usize,
+    pub(super) split: KafkaSplit,
+    pub(super) split_epoch: SplitEpoch,
+    pub(super) start: KafkaPosition,
+}
+
+/// The client and the queues on it.
+pub(super) struct Open {
+    pub(super) client: Arc<NativeClient>,
+    main: NativeQueue,
+    consumer: Option<NativeQueue>,
+    /// The queue of each worker.
+    pub(super) queues: BTreeMap<usize, Arc<NativeQueue>>,
+    /// Exactly what the client reads: it refuses to give up what it does not read.
+    pub(super) assigned: BTreeMap<PartitionName, Assigned>,
+}
+
+impl Open {
+    pub(super) fn new(properties: &ClientProperties) -> Result<Self, NativeError> {
+        let client = NativeClient::new(ClientKind::Consumer, properties.iter())?;
+        Ok(Self {
+            main: NativeQueue::main(&client),
+            consumer: NativeQueue::consumer(&client),
+            queues: BTreeMap::new(),
+            assigned: BTreeMap::new(),
+            client,
+        })
+    }
+
+    /// Makes the queue of a worker.
+    pub(super) fn join(&mut self, link: &WorkerLink) -> Arc<NativeQueue> {
+        let queue = Arc::new(NativeQueue::raising(&self.client, link.wake().event()));
+        self.queues.insert(link.worker, Arc::clone(&queue));
+        queue
+    }
+
+    /// What the client has to say, as much as there is at the beginning and within a bound.
+    pub(super) fn events(&self) -> impl Iterator<Item = NativeEvent> {
+        std::iter::once(&self.main)
+            .chain(&self.consumer)
+            .flat_map(|queue| std::iter::from_fn(|| queue.poll(Duration::ZERO)).take(EVENTS_MAX))
+    }
+
+    /// Begins to read these too; all of them or none.
+    pub(super) fn start(&self, starting: &[(PartitionName, Assigned)]) -> Result<(), NativeError> {
+        let starts: Vec<StartReading<'_>> = starting
+            .iter()
+            .map(|((topic, number), assigned)| StartReading {
+                topic: topic.as_str(),
+                partition: number.0,
+                offset: assigned.start.next.get().cast_signed(),
+                leader_epoch: assigned.start.leader_epoch.map(|epoch| epoch.0),
+                queue: &self.queues[&assigned.worker],
+            })
+            .collect();
+        self.client.incremental_assign(&starts)
+    }
+
+    /// Closes the client and says whether it is gone in time.
+    pub(super) fn close(self) -> bool {
+        let Self {
+            client,
+            main,
+            consumer,
+            queues,
+            assigned: _,
+        } = self;
+        drop((main, consumer, queues));
+        client.close().wait_until(Instant::now() + CLOSE_WAIT_MAX)
+    }
+}

@@ -1,0 +1,190 @@
+//! What is read is what was written.
+
+use rdkafka::message::{Header, OwnedHeaders};
+use timely_splits::health::FailureKind;
+
+use super::*;
+use crate::records::RecordTimeType;
+
+#[test]
+fn every_record_is_read_once_and_in_order() {
+    let broker = Broker::with_topic("t", 4);
+    for partition in 0..4 {
+        broker.write("t", partition, 500);
+    }
+    let pool = pool();
+    let metadata = metadata("t", &[("east", broker.properties())]);
+    let mut workers = [Worker::new(&pool, 0), Worker::new(&pool, 1)];
+    for (index, worker) in workers.iter_mut().enumerate() {
+        worker.adopt(1, &metadata);
+        for partition in [index, index + 2] {
+            let partition = i32::try_from(partition).unwrap();
+            worker.assign(&split("east", "t", partition), 1, at(0));
+        }
+    }
+
+    for worker in &mut workers {
+        worker.until("all records", |worker| {
+            worker.records.values().map(Vec::len).sum::<usize>() == 1_000
+        });
+    }
+
+    for worker in &workers {
+        assert_eq!(worker.records.len(), 2);
+        for records in worker.records.values() {
+            assert_eq!(*records, written(500));
+        }
+        assert!(worker.downs.is_empty());
+    }
+}
+
+#[test]
+fn a_record_keeps_its_key_time_and_headers_and_null_differs_from_empty() {
+    let broker = Broker::with_topic("t", 1);
+    let headers = OwnedHeaders::new()
+        .insert(Header {
+            key: "a",
+            value: Some("1"),
+        })
+        .insert(Header::<&str> {
+            key: "b",
+            value: None,
+        });
+    let full = BaseRecord::to("t")
+        .partition(0)
+        .key("k")
+        .payload("")
+        .timestamp(1_234)
+        .headers(headers);
+    broker.producer.send(full).unwrap();
+    let tombstone = BaseRecord::<str, str>::to("t").partition(0).key("k");
+    broker.producer.send(tombstone).unwrap();
+    broker.producer.flush(PATIENCE).unwrap();
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
+    worker
+        .fetcher
+        .assign(&split("east", "t", 0), SplitEpoch(1), &at(0));
+
+    let mut records = Vec::new();
+    while records.len() < 2 {
+        let mut fetched = Vec::new();
+        if worker.fetcher.poll(1 << 20, &mut fetched) == Polled::Drained && fetched.is_empty() {
+            worker.bell.recv_timeout(PATIENCE).unwrap();
+        }
+        for one in fetched {
+            if let Fetched::Piece(piece) = one {
+                let batch = piece.batch.unwrap_or_default();
+                records.extend(batch.iter().map(|record| record.to_record()));
+            }
+        }
+    }
+
+    assert_eq!(records[0].key.as_deref(), Some(&b"k"[..]));
+    assert_eq!(records[0].value.as_deref(), Some(&b""[..]));
+    assert_eq!(records[0].record_time.millis, 1_234);
+    assert_eq!(records[0].record_time.kind, RecordTimeType::Create);
+    assert_eq!(records[0].headers.len(), 2);
+    assert_eq!(records[0].headers[0].1.as_deref(), Some(&b"1"[..]));
+    assert_eq!(records[0].headers[1].1, None);
+    assert_eq!(records[1].value, None);
+}
+
+#[test]
+fn a_poll_moves_about_what_was_asked_and_at_least_one_piece() {
+    let broker = Broker::with_topic("t", 1);
+    broker.write("t", 0, 1_000);
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let read = split("east", "t", 0);
+    worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
+    worker.assign(&read, 1, at(0));
+    worker.until("the first record", |worker| worker.count(&read) > 0);
+    let before = worker.count(&read);
+
+    let deadline = Instant::now() + PATIENCE;
+    let mut moved = Vec::new();
+    while worker.count(&read) < 1_000 {
+        let count = worker.count(&read);
+        if worker.poll(0) == Polled::Drained {
+            worker.bell.recv_deadline(deadline).unwrap();
+        }
+        moved.push(worker.count(&read) - count);
+    }
+
+    assert!(moved.iter().all(|count| *count <= 1), "{before}: {moved:?}");
+    assert_eq!(worker.records[&read], written(1_000));
+}
+
+#[test]
+fn a_position_that_is_out_of_range_is_definite_and_a_good_one_is_read_after_it() {
+    let broker = Broker::with_topic("t", 1);
+    broker.write("t", 0, 10);
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let read = split("east", "t", 0);
+    worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
+
+    worker.assign(&read, 1, at(500));
+    worker.until("the end", |worker| !worker.downs.is_empty());
+    worker.assign(&read, 2, at(4));
+    worker.until("the rest", |worker| worker.count(&read) == 6);
+
+    assert_eq!(worker.downs[0].kind, FailureKind::Definite);
+    assert_eq!(worker.downs[0].split_epoch, SplitEpoch(1));
+    assert!(
+        worker.downs[0]
+            .message
+            .starts_with("split east/t/0: position 500 is out of range"),
+        "{}",
+        worker.downs[0].message
+    );
+    assert_eq!(worker.records[&read], written(10)[4..]);
+}
+
+#[test]
+fn a_topic_that_does_not_exist_may_come_to_be() {
+    let broker = Broker::with_topic("t", 1);
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let properties = broker
+        .properties()
+        .with("topic.metadata.propagation.max.ms", "100");
+    worker.adopt(1, &metadata("absent", &[("east", properties)]));
+
+    worker.assign(&split("east", "absent", 0), 1, at(0));
+    worker.until("the end", |worker| !worker.downs.is_empty());
+
+    assert_eq!(worker.downs[0].kind, FailureKind::Transient);
+    assert!(worker.downs[0].message.contains("topic absent"));
+}
+
+#[test]
+fn the_operator_is_woken_once_however_much_comes_before_it_looks() {
+    let broker = Broker::with_topic("t", 1);
+    let pool = pool();
+    let (count, counted) = crossbeam_channel::unbounded();
+    let activate = move || count.send(()).unwrap();
+    let mut fetcher = pool.fetcher(0, Box::new(activate)).unwrap();
+    fetcher.adopt(
+        MetadataEpoch(1),
+        &metadata("t", &[("east", broker.properties())]),
+    );
+    fetcher.assign(&split("east", "t", 0), SplitEpoch(1), &at(0));
+    broker.write("t", 0, 1);
+    let mut fetched = Vec::new();
+    while fetched.is_empty() {
+        counted.recv_timeout(PATIENCE).unwrap();
+        fetcher.poll(1 << 20, &mut fetched);
+    }
+
+    for _ in 0..20 {
+        broker.write("t", 0, 1);
+    }
+    counted.recv_timeout(PATIENCE).unwrap();
+    // Twice the time after which the fallback would wake it again, too.
+    let again = counted.recv_timeout(Duration::from_millis(500));
+
+    assert!(again.is_err());
+}

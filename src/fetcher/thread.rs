@@ -1,0 +1,415 @@
+//! The thread of one client.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use timely_splits::epoch::SplitEpoch;
+use timely_splits::fetcher::FetcherDown;
+use timely_splits::health::{FailureKind, Health, HealthStatus};
+
+use super::client::{Command, Life, Notice, PartitionName, Progress, WorkerLink, partition_of};
+use super::complaints::Complaints;
+use super::ffi::{CLOSE_WAIT_MAX, Said};
+use super::open::{Assigned, Open};
+use crate::model::{ClientProperties, ClusterId, KafkaSplit};
+
+/// How often the client is listened to while nobody asks anything of it.
+const LISTEN_EVERY: Duration = Duration::from_millis(100);
+
+/// The most commands that are carried out before the client is listened to again.
+const COMMANDS_MAX: usize = 16 * 1024;
+
+/// How long is waited between two attempts to make a client, at first and at most.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// The state of the thread.
+pub(super) struct ClientThread {
+    number: u64,
+    cluster: ClusterId,
+    properties: ClientProperties,
+    /// Properties of the user's that were overruled.
+    overruled: Vec<String>,
+    commands: Receiver<Command>,
+    progress: Arc<Progress>,
+    records_heard: u64,
+    links: BTreeMap<usize, Arc<WorkerLink>>,
+    life: Life,
+    open: Option<Open>,
+    attempt: Attempt,
+    complaints: Complaints,
+    /// What nobody could be told yet.
+    untold: Vec<Health>,
+}
+
+impl ClientThread {
+    pub(super) fn new(
+        number: u64,
+        cluster: ClusterId,
+        (properties, overruled): (ClientProperties, Vec<String>),
+        commands: Receiver<Command>,
+        progress: Arc<Progress>,
+    ) -> Self {
+        Self {
+            number,
+            properties,
+            overruled,
+            commands,
+            progress,
+            records_heard: 0,
+            links: BTreeMap::new(),
+            life: Life::default(),
+            open: None,
+            attempt: Attempt::default(),
+            complaints: Complaints::about(&cluster),
+            untold: Vec::new(),
+            cluster,
+        }
+    }
+
+    /// Serves the workers until all of them, and the pool, have let go of the client.
+    pub(super) fn run(mut self) {
+        for name in std::mem::take(&mut self.overruled) {
+            self.say(
+                HealthStatus::Well,
+                format!(
+                    "client property '{name}' is overruled: the source depends on its own value"
+                ),
+            );
+        }
+        self.begin_life(None);
+        loop {
+            match self.commands.recv_timeout(LISTEN_EVERY) {
+                Ok(first) => self.obey(first),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.attempt.is_due() {
+                self.begin_life(None);
+            }
+            self.listen();
+        }
+        if let Some(open) = self.open.take() {
+            tracing::debug!(cluster = %self.cluster, "closing the client");
+            if !open.close() {
+                tracing::warn!(
+                    cluster = %self.cluster,
+                    "the client did not close within {CLOSE_WAIT_MAX:?}; it is left open"
+                );
+            }
+        }
+    }
+
+    /// Carries out what was asked, in order, and as many of one kind as there are in one call: a call
+    /// takes time in proportion to all that the client reads.
+    fn obey(&mut self, first: Command) {
+        let commands: Vec<Command> = std::iter::once(first)
+            .chain(self.commands.try_iter().take(COMMANDS_MAX))
+            .collect();
+        let mut starting: BTreeMap<PartitionName, Assigned> = BTreeMap::new();
+        let mut ending: Vec<(usize, KafkaSplit, SplitEpoch)> = Vec::new();
+        for command in commands {
+            match command {
+                Command::Assign {
+                    worker,
+                    life,
+                    split,
+                    split_epoch,
+                    start,
+                } if life == self.life => {
+                    self.end(&mut ending);
+                    let partition = partition_of(&split);
+                    if starting.contains_key(&partition) {
+                        self.start(&mut starting);
+                    }
+                    let assigned = Assigned {
+                        worker,
+                        split,
+                        split_epoch,
+                        start,
+                    };
+                    starting.insert(partition, assigned);
+                }
+                Command::Unassign {
+                    worker,
+                    life,
+                    split,
+                    split_epoch,
+                } if life == self.life => {
+                    self.start(&mut starting);
+                    ending.push((worker, split, split_epoch));
+                }
+                // Asked in an earlier life: its reading ended with it, and the worker knows.
+                Command::Assign { .. } | Command::Unassign { .. } => {}
+                Command::Join(link) => self.join(link),
+                Command::Leave { worker, queue } => {
+                    self.start(&mut starting);
+                    self.end(&mut ending);
+                    self.leave(worker);
+                    drop(queue);
+                }
+            }
+        }
+        self.start(&mut starting);
+        self.end(&mut ending);
+    }
+
+    fn join(&mut self, link: Arc<WorkerLink>) {
+        self.introduce(&link, None);
+        for health in self.untold.drain(..) {
+            link.tell(Notice::Health(health));
+        }
+        self.links.insert(link.worker, link);
+    }
+
+    fn leave(&mut self, worker: usize) {
+        self.links.remove(&worker);
+        let Some(open) = &mut self.open else { return };
+        let left: Vec<(usize, KafkaSplit, SplitEpoch)> = open
+            .assigned
+            .values()
+            .filter(|assigned| assigned.worker == worker)
+            .map(|assigned| (worker, assigned.split.clone(), assigned.split_epoch))
+            .collect();
+        open.queues.remove(&worker);
+        self.end(&mut left.into_iter().collect());
+    }
+
+    /// Begins to read what is `starting`, which is left empty.
+    fn start(&mut self, starting: &mut BTreeMap<PartitionName, Assigned>) {
+        if starting.is_empty() {
+            return;
+        }
+        let starting = std::mem::take(starting);
+        // A newer assignment ends an older one that nobody has asked back yet.
+        let mut replaced: Vec<(usize, KafkaSplit, SplitEpoch)> = self
+            .open
+            .iter()
+            .flat_map(|open| starting.keys().filter_map(|key| open.assigned.get(key)))
+            .map(|old| (old.worker, old.split.clone(), old.split_epoch))
+            .collect();
+        self.end(&mut replaced);
+        let Some(open) = &mut self.open else { return };
+        let (present, gone): (Vec<_>, Vec<_>) = starting
+            .into_iter()
+            .partition(|(_, assigned)| open.queues.contains_key(&assigned.worker));
+        for (partition, assigned) in gone {
+            tracing::debug!(?partition, worker = assigned.worker, "a worker is gone");
+        }
+        let Err(error) = open.start(&present) else {
+            open.assigned.extend(present);
+            return;
+        };
+        // One bad partition fails the whole call: each on its own, to find out which.
+        let is_alone = present.len() == 1;
+        for reading in present {
+            let one = [reading];
+            let failed = if is_alone {
+                Err(error.clone())
+            } else {
+                open.start(&one)
+            };
+            let Err(failure) = failed else {
+                open.assigned.extend(one);
+                continue;
+            };
+            let [(_, assigned)] = one;
+            let message = format!(
+                "split {}: the client does not begin to read it: {failure} ({})",
+                assigned.split, failure.name
+            );
+            tell_down(&self.links, self.number, self.life, assigned, message);
+        }
+    }
+
+    /// Stops reading what is `ending`, which is left empty, and says so to who asked.
+    fn end(&mut self, ending: &mut Vec<(usize, KafkaSplit, SplitEpoch)>) {
+        if ending.is_empty() {
+            return;
+        }
+        let Some(open) = &mut self.open else {
+            return ending.clear();
+        };
+        let mut over: Vec<PartitionName> = Vec::new();
+        for (worker, split, split_epoch) in &*ending {
+            let partition = partition_of(split);
+            // Only the assignment that is meant, or one before it.
+            let is_meant = open.assigned.get(&partition).is_some_and(|assigned| {
+                assigned.worker == *worker && assigned.split_epoch <= *split_epoch
+            });
+            if is_meant {
+                open.assigned.remove(&partition);
+                over.push(partition);
+            }
+        }
+        let result = if over.is_empty() {
+            Ok(())
+        } else {
+            let partitions = over
+                .iter()
+                .map(|(topic, number)| (topic.as_str(), number.0));
+            open.client.incremental_unassign(partitions)
+        };
+        if let Err(error) = result {
+            // What is still read could be taken for what is read next. A client that is not what we
+            // think it is has to go.
+            ending.clear();
+            let reason = format!("the client does not stop reading: {error} ({})", error.name);
+            return self.begin_life(Some(reason));
+        }
+        for (worker, split, _) in ending.drain(..) {
+            if let Some(link) = self.links.get(&worker) {
+                link.tell(Notice::Unassigned {
+                    cluster: self.cluster.clone(),
+                    client: self.number,
+                    life: self.life,
+                    partition: partition_of(&split),
+                });
+            }
+        }
+    }
+
+    /// Makes the client, or another one in its place.
+    fn begin_life(&mut self, reason: Option<String>) {
+        self.life = Life(self.life.0 + 1);
+        // Nobody waits for the old one: it is destroyed on a thread of its own.
+        self.open = None;
+        match Open::new(&self.properties) {
+            Ok(open) => {
+                self.open = Some(open);
+                self.attempt = Attempt::default();
+            }
+            Err(error) => {
+                // A file that a property names may come to be; a property that is wrong stays so.
+                self.attempt.failed(error.property.is_none());
+                let message = format!("no client can be made: {error}");
+                if self.attempt.message != message {
+                    self.say(
+                        HealthStatus::Failing(FailureKind::Definite),
+                        message.clone(),
+                    );
+                    self.attempt.message = message;
+                }
+            }
+        }
+        for link in self.links.values().cloned().collect::<Vec<_>>() {
+            self.introduce(&link, reason.clone());
+        }
+        if let Some(reason) = reason {
+            let status = HealthStatus::Failing(FailureKind::Transient);
+            self.say(status, format!("the client is replaced: {reason}"));
+        }
+    }
+
+    /// Makes a worker's queue, if there is a client, and tells the worker.
+    fn introduce(&mut self, link: &WorkerLink, reason: Option<String>) {
+        link.tell(Notice::Opened {
+            cluster: self.cluster.clone(),
+            client: self.number,
+            life: self.life,
+            queue: self.open.as_mut().map(|open| open.join(link)),
+            reason,
+        });
+    }
+
+    /// Takes what the client says of itself.
+    fn listen(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let (mut said, mut fatal, mut astray) = (Vec::new(), None, BTreeSet::new());
+        for event in open.events() {
+            match event.said() {
+                Some(Said::Error(error)) if error.name == "_FATAL" => fatal = Some(error),
+                Some(words) => said.push(words),
+                None => astray.extend(event.partition()),
+            }
+        }
+        let now = Instant::now();
+        let records = self.progress.records();
+        let mut heard = self.complaints.hear(said, now);
+        let recovered = self.complaints.recover(records != self.records_heard, now);
+        self.records_heard = records;
+        heard.extend(recovered);
+        for health in heard {
+            self.tell_health(health);
+        }
+        for partition in astray {
+            self.lost(&partition);
+        }
+        if let Some(error) = fatal {
+            self.begin_life(Some(format!("{error} ({})", error.name)));
+        }
+    }
+
+    /// A record of a partition came where nobody takes it: the partition is read again from where
+    /// its reader is, so that the record is not lost.
+    fn lost(&self, (topic, number): &(String, i32)) {
+        let Some(open) = &self.open else { return };
+        let found = open
+            .assigned
+            .iter()
+            .find(|((name, partition), _)| name.as_str() == topic && partition.0 == *number)
+            .map(|(_, assigned)| assigned.clone());
+        let Some(assigned) = found else { return };
+        let message = format!(
+            "split {}: a record went astray in the client; it is read again",
+            assigned.split
+        );
+        tell_down(&self.links, self.number, self.life, assigned, message);
+    }
+
+    fn say(&mut self, status: HealthStatus, message: String) {
+        let subject = format!("cluster {}", self.cluster);
+        self.tell_health(Health::new(subject, status, message));
+    }
+
+    /// Tells one worker, so that a person hears it once.
+    fn tell_health(&mut self, health: Health) {
+        tracing::info!("{health}");
+        match self.links.values().next() {
+            Some(link) => link.tell(Notice::Health(health)),
+            None => self.untold.push(health),
+        }
+    }
+}
+
+fn tell_down(
+    links: &BTreeMap<usize, Arc<WorkerLink>>,
+    client: u64,
+    life: Life,
+    assigned: Assigned,
+    message: String,
+) {
+    if let Some(link) = links.get(&assigned.worker) {
+        link.tell(Notice::Down {
+            client,
+            life,
+            down: FetcherDown {
+                split: assigned.split,
+                split_epoch: assigned.split_epoch,
+                kind: FailureKind::Transient,
+                message,
+            },
+        });
+    }
+}
+
+/// Attempts to make a client that did not succeed.
+#[derive(Debug, Default)]
+struct Attempt {
+    message: String,
+    wait: Duration,
+    next: Option<Instant>,
+}
+
+impl Attempt {
+    fn failed(&mut self, may_pass: bool) {
+        self.wait = (self.wait * 2).clamp(RETRY_MIN, RETRY_MAX);
+        self.next = may_pass.then(|| Instant::now() + self.wait);
+    }
+
+    fn is_due(&self) -> bool {
+        self.next.is_some_and(|next| Instant::now() >= next)
+    }
+}

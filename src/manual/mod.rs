@@ -1,0 +1,1 @@
+//! How the source behaves, and why.
