@@ -53,7 +53,10 @@ impl SubscribedStreams {
             MetadataEvent::Answered(metadata) => self.answered(&metadata),
             MetadataEvent::Failed { error, .. } => {
                 let status = HealthStatus::Failing(error.kind());
-                self.voice.say(SERVICE, status, &error.words())
+                let words = error.words();
+                // Some errors name a file instead, which the subject does not.
+                let message = words.strip_prefix("metadata service: ").unwrap_or(&words);
+                self.voice.say(SERVICE, status, message)
             }
             MetadataEvent::Recovered => self.voice.well(SERVICE, "it answers again"),
         }

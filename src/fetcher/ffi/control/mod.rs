@@ -17,8 +17,8 @@ use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
 pub(crate) use self::describe::{FoundTopic, TopicAnswer};
-pub(crate) use self::offsets::{Isolation, OffsetAnswer};
-use super::client::{ClientKind, Closing, NativeClient, NativeError};
+pub(crate) use self::offsets::Isolation;
+use super::client::{ClientKind, NativeClient, NativeError};
 use super::queue::{NativeEvent, NativeQueue, Said};
 use super::text_at;
 use crate::model::KafkaClusterId;
@@ -101,7 +101,8 @@ enum Telling {
 
 /// A client of one cluster that asks and reads nothing.
 ///
-/// Every call blocks, at most until its deadline, so it belongs on a thread of its own.
+/// Every call blocks, at most until its deadline, so it belongs on a thread of its own. Dropping it
+/// does not block: the client ends on yet another thread.
 #[derive(Debug)]
 pub(crate) struct ControlClient {
     client: Arc<NativeClient>,
@@ -136,13 +137,6 @@ impl ControlClient {
             connected: false,
             controller: None,
         })
-    }
-
-    /// Ends the client on a thread of its own.
-    pub(crate) fn close(self) -> Closing {
-        let Self { client, main, .. } = self;
-        drop(main);
-        client.close()
     }
 
     /// Takes what the client says off its queue, which grows while nobody asks anything.
