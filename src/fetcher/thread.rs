@@ -282,8 +282,7 @@ impl ClientThread {
                 self.attempt = Attempt::default();
             }
             Err(error) => {
-                // A file that a property names may come to be; a property that is wrong stays so.
-                self.attempt.failed(error.property.is_none());
+                self.attempt.failed(error.may_pass());
                 let message = format!("no client can be made: {error}");
                 if self.attempt.message != message {
                     self.say(

@@ -14,8 +14,6 @@
 mod assignment;
 mod client;
 mod consume;
-pub(crate) mod control;
-pub(crate) mod mock;
 mod queue;
 mod wake;
 

@@ -78,6 +78,12 @@ impl NativeQueue {
         })
     }
 
+    /// Lets everything that comes to this queue, and is on it, go to `target` instead.
+    pub(super) fn forward(&self, target: &Self) {
+        // SAFETY: both queues are alive; librdkafka holds the target as long as it needs it.
+        unsafe { sys::rd_kafka_queue_forward(self.raw(), target.raw()) };
+    }
+
     pub(super) fn raw(&self) -> *mut sys::rd_kafka_queue_t {
         self.raw.as_ptr()
     }

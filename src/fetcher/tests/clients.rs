@@ -38,6 +38,24 @@ fn a_cluster_whose_client_cannot_be_made_says_why_and_the_others_are_read() {
 }
 
 #[test]
+fn a_secret_that_is_not_there_is_named_with_its_property() {
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let properties = ClientProperties::new()
+        .with("bootstrap.servers", "127.0.0.1:9")
+        .with("sasl.password", "${file:/nonexistent/password}");
+    worker.adopt(1, &metadata("t", &[("east", properties)]));
+
+    worker.until("a complaint", |worker| !worker.health.is_empty());
+
+    assert_eq!(
+        worker.health[0].message,
+        "no client can be made: property sasl.password: \
+         reading file /nonexistent/password failed: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
 fn brokers_that_do_not_answer_are_complained_of_once() {
     let pool = pool();
     let mut worker = Worker::new(&pool, 0);

@@ -59,7 +59,7 @@ fn a_record_keeps_its_key_time_and_headers_and_null_differs_from_empty() {
     broker.producer.send(full).unwrap();
     let tombstone = BaseRecord::<str, str>::to("t").partition(0).key("k");
     broker.producer.send(tombstone).unwrap();
-    broker.producer.flush(PATIENCE).unwrap();
+    settle(&broker.producer);
     let pool = pool();
     let mut worker = Worker::new(&pool, 0);
     worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
@@ -166,7 +166,7 @@ fn the_operator_is_woken_once_however_much_comes_before_it_looks() {
     let pool = pool();
     let (count, counted) = crossbeam_channel::unbounded();
     let activate = move || count.send(()).unwrap();
-    let mut fetcher = pool.fetcher(0, Box::new(activate)).unwrap();
+    let mut fetcher = pool.fetcher_that_calls(0, Box::new(activate)).unwrap();
     fetcher.adopt(
         MetadataEpoch(1),
         &metadata("t", &[("east", broker.properties())]),
