@@ -41,6 +41,13 @@ pub trait SplitFetcher<S: Split>: 'static {
     ///
     /// At least one piece is moved if there is one, of any size.
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<S, Self::Batch>>) -> Polled;
+
+    /// The bytes of batches that this fetcher handed over and that are still alive.
+    ///
+    /// It bounds what is read of a source without a probe. Zero if the batches do not tell.
+    fn unreleased_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Whether a [`SplitFetcher`] has more to hand over.

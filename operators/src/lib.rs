@@ -8,18 +8,37 @@
 //!
 //! The modules are a map of the code, in the order that data flows through them:
 //!
-//! - [`split`], [`epoch`], [`tick`], [`health`]: the words that everything else is said in.
+//! - [`split`], [`epoch`], [`tick`], [`health`], [`event`]: the words that the rest is said in.
 //! - [`discovery`]: finds out which splits exist.
+//! - [`coordinator`]: decides who reads what, and when a tick is over. A state machine without I/O.
+//! - [`enumerator`]: the operator around it.
 //! - [`log`]: makes durable which positions a tick stands for, a [`binding`].
 //! - [`protocol`]: what the enumerator and the readers say to each other.
-//! - [`fetcher`]: brings what was read.
+//! - [`fetcher`]: brings what was read, and wakes the operator by a [`wake::Waker`].
+//! - [`reader`]: decides what of it is emitted. A state machine without I/O, and its operator.
+//! - [`source`]: puts the operators together; [`control`] is what the user can ask them for.
+
+#[cfg(test)]
+extern crate self as timely_splits; // what unit and integration tests share names it so
 
 pub mod binding;
+mod clock;
+pub mod control;
+pub mod coordinator;
 pub mod discovery;
+pub mod enumerator;
 pub mod epoch;
+pub mod event;
 pub mod fetcher;
 pub mod health;
+#[cfg(test)]
+#[path = "../tests/support/letters.rs"]
+mod letters;
 pub mod log;
+mod port;
 pub mod protocol;
+pub mod reader;
+pub mod source;
 pub mod split;
 pub mod tick;
+pub mod wake;

@@ -36,12 +36,20 @@ impl Display for Tick {
 ///
 /// `time_of` is strictly monotone, and `last_tick_before` is its inverse: the greatest tick `t`
 /// with `time_of(t) < time`, or `None` if there is none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct TimeMap<T> {
     /// The time at which what was read in a tick is emitted.
     pub time_of: fn(Tick) -> T,
     /// The last tick that is over when the frontier has reached a time.
     pub last_tick_before: fn(&T) -> Option<Tick>,
+}
+
+impl<T> Copy for TimeMap<T> {}
+
+impl<T> Clone for TimeMap<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
 }
 
 impl TimeMap<u64> {

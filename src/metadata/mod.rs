@@ -25,5 +25,7 @@ pub(crate) mod thread;
 pub use self::error::{MetadataError, Mistake};
 pub use self::file::FileMetadataService;
 pub use self::fixed::FixedMetadataService;
+pub use self::properties::PropertyMistake;
 pub use self::service::MetadataService;
 pub use self::subscription::{Subscription, SubscriptionError};
+pub use self::thread::MetadataOptions;

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use super::error::DidYouMean;
 use super::nearest::nearest;
+use crate::model::ClientProperties;
 
 /// All properties, after librdkafka's documentation.
 const LIST: &str = include_str!("properties.txt");
@@ -41,6 +43,39 @@ const REFUSED: [(&str, &str); 14] = [
 
 const COMMITS: &str = "offsets are committed after their tick is durable, never by the client";
 const LOOP: &str = "it belongs to how the source drives its clients";
+
+/// Why a client property cannot be set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("client property '{name}': {message}{}", DidYouMean(self.nearest.as_deref()))]
+pub struct PropertyMistake {
+    /// The property.
+    pub name: String,
+    /// What is wrong with it and what was expected.
+    pub message: String,
+    /// The most similar name that could have been meant.
+    pub nearest: Option<String>,
+}
+
+impl PropertyMistake {
+    /// The first property, by name, that cannot be set.
+    pub(crate) fn first_of(properties: &ClientProperties) -> Option<Self> {
+        properties.iter().find_map(|(name, _)| {
+            let (message, nearest) = match check(name) {
+                PropertyCheck::Settable => return None,
+                PropertyCheck::Refused(why) => (format!("cannot be set: {why}"), None),
+                PropertyCheck::Unknown(nearest) => (UNKNOWN.to_owned(), nearest),
+            };
+            Some(Self {
+                name: name.to_owned(),
+                message,
+                nearest: nearest.map(str::to_owned),
+            })
+        })
+    }
+}
+
+/// What is said of a property that no client has.
+pub(super) const UNKNOWN: &str = "unknown client property; expected one of librdkafka's";
 
 /// What is known of the name of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -98,13 +98,6 @@ impl Subscription {
     }
 
     /// The part of `metadata` that is subscribed.
-    #[cfg_attr(
-        not(test),
-        expect(
-            dead_code,
-            reason = "the builder of a source, which comes next, is the caller"
-        )
-    )]
     pub(crate) fn select(&self, metadata: &StreamsMetadata) -> Selected {
         let mut unknown = Vec::new();
         let mut streams = BTreeMap::new();

@@ -4,14 +4,6 @@
 //! service that hangs is reported, and ends at once when nobody wants answers any more. Neither is
 //! joined: nobody can end a thread that hangs in somebody else's code.
 
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the builder of a source, which comes next, is the caller"
-    )
-)]
-
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -29,13 +21,14 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// How a metadata service is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MetadataOptions {
-    /// How long an answer may take before it is reported as late.
-    pub(crate) deadline: Duration,
+pub struct MetadataOptions {
+    /// How long an answer may take before it is reported as late; 10 s by default.
+    pub deadline: Duration,
     /// How long after a first failure the service is asked again; each further one doubles it.
-    pub(crate) backoff_min: Duration,
-    /// The longest time after a failure until the service is asked again.
-    pub(crate) backoff_max: Duration,
+    /// 200 ms by default.
+    pub backoff_min: Duration,
+    /// The longest time after a failure until the service is asked again; 5 s by default.
+    pub backoff_max: Duration,
 }
 
 impl Default for MetadataOptions {

@@ -76,7 +76,9 @@ pub(crate) fn is_secret(name: &str) -> bool {
 impl fmt::Debug for ClientProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |name: &str, value: &str| {
-            if is_secret(name) && !value.starts_with("${") {
+            // A reference shows where the secret is, unless it is only a part of it.
+            let reference = value.starts_with("${") && value.find('}') == Some(value.len() - 1);
+            if is_secret(name) && !reference {
                 "***".to_owned()
             } else {
                 value.to_owned()
@@ -97,13 +99,14 @@ mod tests {
         let properties = ClientProperties::new()
             .with("bootstrap.servers", "127.0.0.1:9092")
             .with("sasl.password", "hunter2")
+            .with("sasl.oauthbearer.client.secret", "${PART}hunter2")
             .with("ssl.key.pem", "${KEY}");
 
         let shown = format!("{properties:?}");
 
         assert_eq!(
             shown,
-            r#"{"bootstrap.servers": "127.0.0.1:9092", "sasl.password": "***", "ssl.key.pem": "${KEY}"}"#
+            r#"{"bootstrap.servers": "127.0.0.1:9092", "sasl.oauthbearer.client.secret": "***", "sasl.password": "***", "ssl.key.pem": "${KEY}"}"#
         );
     }
 }

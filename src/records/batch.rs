@@ -57,6 +57,7 @@ impl RecordBatch {
         }
     }
 
+    #[inline]
     pub(super) fn content(&self) -> Option<&BatchContent> {
         self.content.as_deref()
     }
@@ -64,7 +65,6 @@ impl RecordBatch {
     /// The batch, holding `guard` until the last of its clones is dropped.
     ///
     /// The guard does not go with the batch to another process.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the reader is its caller"))]
     #[must_use]
     pub(crate) fn with_guard(mut self, guard: Arc<BatchGuard>) -> Self {
         self.guard = Some(guard);
@@ -111,6 +111,7 @@ impl RecordBatch {
 
     /// The records, in the order of their offsets.
     #[must_use]
+    #[inline]
     pub fn iter(&self) -> Records<'_> {
         let index = self.content().map_or(&[][..], |content| &content.index);
         Records {
@@ -120,11 +121,13 @@ impl RecordBatch {
     }
 
     /// The keys of the records; null is `None`.
+    #[inline]
     pub fn keys(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
         self.iter().map(|record| record.key())
     }
 
     /// The values of the records; null is `None`.
+    #[inline]
     pub fn values(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
         self.iter().map(|record| record.value())
     }
@@ -138,6 +141,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    #[inline]
     fn record(&self, entry: &[u8]) -> Option<RecordRef<'a>> {
         // An index that came from another process need not be aligned.
         let entry = bytemuck::pod_read_unaligned::<Entry>(entry);
@@ -148,22 +152,26 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = RecordRef<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<RecordRef<'a>> {
         let entry = self.entries.next()?;
         self.record(entry)
     }
 
+    #[inline]
     fn nth(&mut self, n: usize) -> Option<RecordRef<'a>> {
         let entry = self.entries.nth(n)?;
         self.record(entry)
     }
 
+    #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.entries.size_hint()
     }
 }
 
 impl DoubleEndedIterator for Records<'_> {
+    #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         let entry = self.entries.next_back()?;
         self.record(entry)
@@ -178,6 +186,7 @@ impl<'a> IntoIterator for &'a RecordBatch {
     type Item = RecordRef<'a>;
     type IntoIter = Records<'a>;
 
+    #[inline]
     fn into_iter(self) -> Records<'a> {
         self.iter()
     }

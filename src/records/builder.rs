@@ -27,6 +27,31 @@ pub struct RecordParts<'a> {
 /// # Invariants
 ///
 /// The records of one batch are pushed in the order of their offsets.
+///
+/// # Examples
+///
+/// ```
+/// use timely_kafka::model::{ClusterId, KafkaSplit, Offset, Partition, TopicName};
+/// use timely_kafka::records::{BatchBuilder, RecordParts, RecordTime};
+///
+/// let split = KafkaSplit::new(ClusterId::new("east")?, TopicName::new("orders")?, Partition(0));
+/// let mut builder = BatchBuilder::new();
+/// builder.push(&RecordParts {
+///     offset: Offset::new(41),
+///     record_time: RecordTime::NOT_AVAILABLE,
+///     key: None,
+///     value: Some(b"two coffees"),
+/// });
+/// builder.push_header(b"trace", Some(b"7"));
+/// let batch = builder.finish(&split);
+///
+/// for record in &batch {
+///     assert_eq!(record.key(), None);
+///     assert_eq!(record.value(), Some(&b"two coffees"[..]));
+///     assert_eq!(record.headers().count(), 1);
+/// }
+/// # Ok::<(), timely_kafka::model::NameError>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
     index: Vec<Entry>,
@@ -48,6 +73,8 @@ impl BatchBuilder {
     ///
     /// If key or value have 4 GiB or more, which Kafka does not allow, and in debug builds if the
     /// offset is not greater than that of the record before.
+    // Called for every record: a real call would take as long as the rest of it.
+    #[inline]
     pub fn push(&mut self, record: &RecordParts<'_>) {
         debug_assert!(
             self.index
@@ -139,5 +166,57 @@ struct Index(Vec<Entry>);
 impl AsRef<[u8]> for Index {
     fn as_ref(&self) -> &[u8] {
         bytemuck::cast_slice(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::testing::{parts, split};
+
+    #[test]
+    fn a_batch_like_the_one_before_asks_for_memory_once() {
+        let mut builder = BatchBuilder::new();
+        for offset in 0..1_000 {
+            builder.push(&parts(offset, Some(b"key"), Some(b"value")));
+        }
+        let bytes = builder.bytes();
+        let batch = builder.finish(&split("east", 0));
+
+        builder.push(&parts(1_000, Some(b"key"), Some(b"value")));
+
+        assert_eq!(batch.bytes(), bytes);
+        assert!(builder.index.capacity() >= 1_000);
+        assert!(builder.payload.capacity() >= 8_000);
+    }
+
+    #[test]
+    fn memory_follows_the_size_of_the_batch_before() {
+        let mut builder = BatchBuilder::new();
+        builder.push(&parts(0, None, Some(&vec![7; 1 << 20])));
+        drop(builder.finish(&split("east", 0)));
+        builder.push(&parts(1, None, Some(b"small")));
+        assert!(builder.payload.capacity() >= 1 << 20);
+
+        drop(builder.finish(&split("east", 0)));
+        builder.push(&parts(2, None, Some(b"small")));
+
+        assert!(builder.payload.capacity() < 100);
+    }
+
+    #[test]
+    #[should_panic(expected = "a header follows its record")]
+    fn a_header_without_a_record_is_a_bug() {
+        BatchBuilder::new().push_header(b"trace", None);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "offset 4 was pushed after an offset that is not smaller")]
+    fn a_record_out_of_order_is_a_bug() {
+        let mut builder = BatchBuilder::new();
+        builder.push(&parts(4, None, None));
+
+        builder.push(&parts(4, None, None));
     }
 }

@@ -44,6 +44,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The entry of a record, without headers, whose key and value lie at `start`.
+    #[inline]
     pub(super) fn new(
         offset: u64,
         time: RecordTime,
@@ -79,6 +80,7 @@ impl Entry {
             .expect("the headers of a record fit in 4 GiB");
     }
 
+    #[inline]
     pub(super) fn time(&self) -> RecordTime {
         let kind = if self.flags & TIME_CREATE != 0 {
             RecordTimeType::Create
@@ -93,22 +95,26 @@ impl Entry {
         }
     }
 
+    #[inline]
     pub(super) fn key(&self) -> Option<Range<usize>> {
         let start = self.start();
         (self.flags & KEY_NULL == 0).then(|| start..start + self.key_length as usize)
     }
 
+    #[inline]
     pub(super) fn value(&self) -> Option<Range<usize>> {
         let start = self.start() + self.key_length as usize;
         (self.flags & VALUE_NULL == 0).then(|| start..start + self.value_length as usize)
     }
 
+    #[inline]
     pub(super) fn headers(&self) -> Range<usize> {
         let start = self.start() + self.key_length as usize + self.value_length as usize;
         start..start + self.headers_length as usize
     }
 
     /// Whether the entry says nothing that contradicts itself or a payload of `payload` bytes.
+    #[inline]
     pub(super) fn is_valid(&self, payload: usize) -> bool {
         let lengths = u64::from(self.key_length)
             + u64::from(self.value_length)
@@ -122,12 +128,14 @@ impl Entry {
             && (!both(VALUE_NULL) || self.value_length == 0)
     }
 
+    #[inline]
     fn start(&self) -> usize {
         usize::try_from(self.start).expect("a position in a payload in memory is a usize")
     }
 }
 
 /// The length of a part of a record or of a header.
+#[inline]
 pub(super) fn length(part: &[u8]) -> u32 {
     u32::try_from(part.len())
         .ok()

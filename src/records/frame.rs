@@ -207,3 +207,220 @@ fn padding(length: usize) -> &'static [u8] {
 fn padded(length: usize) -> usize {
     length + padding(length).len()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::{Strategy, any, proptest};
+    use proptest::sample::Index;
+    use timely::bytes::arc::BytesMut;
+
+    use super::*;
+    use crate::records::BatchBuilder;
+    use crate::records::testing::{batch, batch_of, parts, rows, rows_of, split};
+
+    fn written(batch: &RecordBatch) -> Vec<u8> {
+        let mut frame = Vec::new();
+        batch.into_bytes(&mut frame);
+        frame
+    }
+
+    /// The bytes as timely hands them over, `shift` bytes into a block.
+    fn received(frame: &[u8], shift: usize) -> FrameBytes {
+        let mut block = BytesMut::from([&vec![0; shift], frame].concat()).freeze();
+        drop(block.extract_to(shift));
+        block
+    }
+
+    /// Looks at every byte that a batch gives access to.
+    fn go_through(batch: &RecordBatch) -> usize {
+        rows_of(batch)
+            .iter()
+            .map(|row| {
+                let headers = row.headers.iter();
+                let headers = headers.map(|(key, value)| key.len() + value.iter().len());
+                row.key.iter().len() + row.value.iter().len() + headers.sum::<usize>()
+            })
+            .sum()
+    }
+
+    proptest! {
+        #[test]
+        fn what_crosses_is_what_was_built(rows in rows(), shift in 0..8_usize) {
+            let batch = batch_of(&rows);
+
+            let frame = written(&batch);
+            let crossed = RecordBatch::from_bytes(received(&frame, shift));
+
+            assert_eq!(frame.len(), batch.length_in_bytes());
+            assert_eq!(frame.len() % ALIGNMENT, 0);
+            assert_eq!(crossed, batch);
+            assert_eq!(rows_of(&crossed), rows);
+        }
+
+        #[test]
+        fn a_damaged_frame_is_refused_or_read_within_its_bounds(
+            rows in rows(),
+            damage in vec((any::<Index>(), any::<u8>()), 1..6),
+            cut in any::<Index>(),
+            cutting in any::<bool>(),
+        ) {
+            let mut frame = written(&batch_of(&rows));
+            for (at, byte) in damage {
+                let at = at.index(frame.len());
+                frame[at] = byte;
+            }
+            if cutting {
+                frame.truncate(cut.index(frame.len()));
+            }
+
+            let read = read_frame(received(&frame, 0));
+
+            match read {
+                Ok(batch) => assert!(go_through(&batch) <= frame.len()),
+                Err(error) => assert!(error.to_string().len() > 10),
+            }
+        }
+
+        #[test]
+        fn an_index_of_any_content_is_refused_or_read_within_its_bounds(
+            entries in vec((0..80_u64, vec(0..24_u32, 3), 0..20_u32), 1..4),
+            payload in vec(any::<u32>().prop_map(|word| word % 24), 0..20),
+        ) {
+            let index: Vec<u32> = (1..)
+                .zip(entries)
+                .flat_map(|(offset, (start, lengths, flags))| {
+                    let words: [u32; 6] = bytemuck::cast([offset, 0, start]);
+                    words.into_iter().chain(lengths).chain([flags])
+                })
+                .collect();
+            let header = FrameHeader {
+                records: (index.len() * size_of::<u32>() / ENTRY_BYTES) as u64,
+                payload_length: (payload.len() * size_of::<u32>()) as u64,
+                cluster_length: 4,
+                topic_length: 4,
+                partition: 0,
+                generation: 0,
+            };
+            let names = b"eastrows".as_slice();
+            let payload = bytemuck::cast_slice(&payload);
+            let blocks = [
+                bytemuck::bytes_of(&header),
+                names,
+                bytemuck::cast_slice(&index),
+                payload,
+                padding(payload.len()),
+            ];
+
+            let read = read_frame(received(&blocks.concat(), 0));
+
+            match read {
+                Ok(batch) => assert_eq!(rows_of(&batch).len() as u64, header.records),
+                Err(error) => assert!(
+                    matches!(error, FrameError::Entry { .. } | FrameError::Headers { .. }),
+                    "{error}"
+                ),
+            }
+        }
+
+        #[test]
+        fn bytes_that_are_no_frame_are_refused(bytes in vec(any::<u8>(), 0..200)) {
+            let read = read_frame(received(&bytes, 0));
+
+            assert!(read.is_err(), "{read:?}");
+        }
+    }
+
+    #[test]
+    fn a_batch_of_ten_mebibytes_crosses_without_a_copy() {
+        let value = vec![7; 1 << 20];
+        let mut builder = BatchBuilder::new();
+        for offset in 0..10 {
+            builder.push(&parts(offset, None, Some(&value)));
+        }
+        let batch = builder.finish(&split("east", 0));
+        let frame = received(&written(&batch), 0);
+        let there = frame.as_ptr_range();
+
+        let crossed = RecordBatch::from_bytes(frame);
+
+        assert_eq!(crossed, batch);
+        let last = crossed.values().last().unwrap().unwrap();
+        assert!(there.contains(&last.as_ptr()));
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be read: frame ends within its payload: expected 3 bytes")]
+    fn a_frame_that_was_cut_is_refused_with_words() {
+        let frame = written(&batch("east", 0, 0..3));
+
+        drop(RecordBatch::from_bytes(received(
+            &frame[..frame.len() - ALIGNMENT],
+            0,
+        )));
+    }
+
+    /// The frame of one record that has a header, with one field of its entry or header replaced.
+    fn frame_with(field_at: usize, value: u32) -> Vec<u8> {
+        let mut builder = BatchBuilder::new();
+        builder.push(&parts(0, Some(b"12345678"), None));
+        builder.push_header(b"trace", Some(b"abc"));
+        let mut frame = written(&builder.finish(&split("east", 0)));
+        let at = HEADER_BYTES + padded("eastorders".len()) + field_at;
+        frame[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        frame
+    }
+
+    #[test]
+    fn an_entry_that_contradicts_itself_is_refused() {
+        let (start_at, key_at, value_at, headers_at, flags_at) = (16, 24, 28, 32, 36);
+        let wrong = [
+            ("starts past the payload", start_at, 1_000),
+            ("starts so late that its end wraps", start_at + 4, u32::MAX),
+            ("key past the payload", key_at, 100),
+            ("null value with a length", value_at, 1),
+            ("headers past the payload", headers_at, 100),
+            ("null key with a length", flags_at, 3),
+            ("two kinds of time", flags_at, 2 + 4 + 8),
+            ("a flag that does not exist", flags_at, 2 + 16),
+        ];
+        for (what, at, value) in wrong {
+            let read = read_frame(received(&frame_with(at, value), 0));
+
+            assert!(
+                matches!(read, Err(FrameError::Entry { record: 0 })),
+                "{what}: {read:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn headers_that_are_not_whole_are_refused() {
+        let lengths_at = ENTRY_BYTES + 8;
+        let wrong = [
+            ("headers cut", 32, 15),
+            ("key past the headers", lengths_at, 9),
+            ("value past the headers", lengths_at + 4, 4),
+            ("bytes after the value", lengths_at + 4, 2),
+        ];
+        for (what, at, value) in wrong {
+            let read = read_frame(received(&frame_with(at, value), 0));
+
+            assert!(
+                matches!(read, Err(FrameError::Headers { record: 0 })),
+                "{what}: {read:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn records_out_of_order_are_refused() {
+        let mut frame = written(&batch("east", 0, 0..2));
+        let names = padded("eastorders".len());
+        frame[HEADER_BYTES + names] = 1;
+
+        let error = read_frame(received(&frame, 0)).unwrap_err();
+
+        assert!(matches!(error, FrameError::Order { record: 1 }), "{error}");
+    }
+}

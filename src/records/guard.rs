@@ -17,7 +17,6 @@ pub(crate) struct BatchGuard {
 
 impl BatchGuard {
     /// Adds `bytes` to `in_use`; they are subtracted again when the guard is dropped.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the reader is its caller"))]
     pub(crate) fn new(in_use: &Arc<AtomicUsize>, bytes: usize) -> Self {
         // The counter orders nothing but itself: no other memory is published with it.
         in_use.fetch_add(bytes, Ordering::Relaxed);

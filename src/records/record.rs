@@ -91,3 +91,49 @@ impl fmt::Debug for Shown<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::proptest;
+
+    use super::*;
+    use crate::records::BatchBuilder;
+    use crate::records::testing::{parts, rows, split};
+
+    #[test]
+    fn debug_shows_text_as_text_and_null_as_null() {
+        let mut builder = BatchBuilder::new();
+        builder.push(&parts(5, None, Some("größe \"1\"".as_bytes())));
+        builder.push_header(b"trace", Some(b"\xff\x00a"));
+        builder.push_header(b"trace", None);
+        let batch = builder.finish(&split("east", 2));
+
+        let shown = format!("{:?}", batch.iter().next().unwrap());
+
+        let expected = "Record { split: east/orders/2, offset: 5, record_time: RecordTime \
+            { millis: 1000, kind: Create }, key: null, value: \"größe \\\"1\\\"\", \
+            headers: [(\"trace\", b\"\\xff\\x00a\"), (\"trace\", null)] }";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn debug_cuts_a_long_value_and_says_how_long_it_is() {
+        let long = vec![b'x'; 10_000];
+
+        let shown = format!("{:?}", Shown(Some(&long)));
+
+        assert!(shown.ends_with("x\"... (10000 bytes)"), "{shown}");
+        assert!(shown.len() < 300);
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_stored_and_sent_as_they_are(rows in rows()) {
+            let stored = serde_json::to_string(&rows).unwrap();
+
+            let read: Vec<Record> = serde_json::from_str(&stored).unwrap();
+
+            assert_eq!(read, rows);
+        }
+    }
+}

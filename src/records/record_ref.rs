@@ -17,30 +17,35 @@ pub struct RecordRef<'a> {
 }
 
 impl<'a> RecordRef<'a> {
+    #[inline]
     pub(super) fn new(content: &'a BatchContent, entry: Entry) -> Self {
         Self { content, entry }
     }
 
     /// The split that the record was read from.
     #[must_use]
+    #[inline]
     pub fn split(&self) -> &'a KafkaSplit {
         &self.content.split
     }
 
     /// Its offset.
     #[must_use]
+    #[inline]
     pub fn offset(&self) -> Offset {
         Offset::new(self.entry.offset)
     }
 
     /// Its timestamp.
     #[must_use]
+    #[inline]
     pub fn record_time(&self) -> RecordTime {
         self.entry.time()
     }
 
     /// Its key; null is `None`, which differs from an empty key.
     #[must_use]
+    #[inline]
     pub fn key(&self) -> Option<&'a [u8]> {
         let range = self.entry.key()?;
         Some(&self.content.payload[range])
@@ -48,6 +53,7 @@ impl<'a> RecordRef<'a> {
 
     /// Its value; null is `None`, which differs from an empty value.
     #[must_use]
+    #[inline]
     pub fn value(&self) -> Option<&'a [u8]> {
         let range = self.entry.value()?;
         Some(&self.content.payload[range])
@@ -55,6 +61,7 @@ impl<'a> RecordRef<'a> {
 
     /// Its headers, in the order in which they were written; a key may occur more than once.
     #[must_use]
+    #[inline]
     pub fn headers(&self) -> Headers<'a> {
         Headers {
             rest: &self.content.payload[self.entry.headers()],
@@ -111,6 +118,7 @@ impl<'a> Headers<'a> {
 impl<'a> Iterator for Headers<'a> {
     type Item = HeaderRef<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<HeaderRef<'a>> {
         let (lengths, rest) = self.rest.split_first_chunk::<HEADER_LENGTHS_BYTES>()?;
         let [key_length, value_length] = bytemuck::cast::<_, [u32; 2]>(*lengths);
@@ -156,6 +164,7 @@ impl<'a> HeaderRef<'a> {
 
     /// Its value; null is `None`, which differs from an empty value.
     #[must_use]
+    #[inline]
     pub fn value(&self) -> Option<&'a [u8]> {
         self.value
     }

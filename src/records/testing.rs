@@ -2,8 +2,13 @@
 
 use std::ops::Range;
 
-use super::{BatchBuilder, RecordBatch, RecordParts, RecordTime, RecordTimeType};
-use crate::model::{ClusterId, KafkaSplit, Offset, Partition, TopicName};
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+
+use super::{BatchBuilder, Record, RecordBatch, RecordParts, RecordTime, RecordTimeType};
+use crate::model::{ClusterId, Generation, KafkaSplit, Offset, Partition, TopicName};
 
 pub(super) fn split(cluster: &str, partition: i32) -> KafkaSplit {
     KafkaSplit::new(
@@ -37,4 +42,68 @@ pub(super) fn batch(cluster: &str, partition: i32, offsets: Range<u64>) -> Recor
         builder.push(&parts(offset, None, Some(value.as_bytes())));
     }
     builder.finish(&split(cluster, partition))
+}
+
+/// A batch of `rows`, which are of one split.
+pub(super) fn batch_of(rows: &[Record]) -> RecordBatch {
+    let mut builder = BatchBuilder::new();
+    for row in rows {
+        builder.push(&RecordParts {
+            offset: row.offset,
+            record_time: row.record_time,
+            key: row.key.as_deref(),
+            value: row.value.as_deref(),
+        });
+        for (key, value) in &row.headers {
+            builder.push_header(key, value.as_deref());
+        }
+    }
+    rows.first()
+        .map_or_else(RecordBatch::default, |row| builder.finish(&row.split))
+}
+
+pub(super) fn rows_of(batch: &RecordBatch) -> Vec<Record> {
+    batch.iter().map(|record| record.to_record()).collect()
+}
+
+/// Rows of one split in the order of their offsets, with gaps, and with all that a record may have.
+pub(super) fn rows() -> impl Strategy<Value = Vec<Record>> {
+    let part = || vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+    let kind = prop_oneof![
+        Just(RecordTimeType::NotAvailable),
+        Just(RecordTimeType::Create),
+        Just(RecordTimeType::LogAppend),
+    ];
+    let time = (any::<i64>(), kind).prop_map(|(millis, kind)| RecordTime { millis, kind });
+    let header = (
+        prop_oneof![Just(Bytes::from_static(b"trace")), part()],
+        option::of(part()),
+    );
+    let row = (
+        1..1_000_u64,
+        time,
+        option::of(part()),
+        option::of(part()),
+        vec(header, 0..4),
+    );
+    let splits = ("[a-z]{1,9}", any::<i32>(), any::<u32>());
+    (splits, vec(row, 0..30)).prop_map(|((cluster, partition, generation), rows)| {
+        let split = KafkaSplit {
+            generation: Generation(generation),
+            ..split(&cluster, partition)
+        };
+        let mut next = 0;
+        let record = |(gap, record_time, key, value, headers)| {
+            next += gap;
+            Record {
+                split: split.clone(),
+                offset: Offset::new(next),
+                record_time,
+                key,
+                value,
+                headers,
+            }
+        };
+        rows.into_iter().map(record).collect()
+    })
 }

@@ -4,6 +4,9 @@
 //! of typed records, written by one incarnation at a time; what must precede an action (the start
 //! of a split before its first assignment) is a record as well.
 
+mod memory;
+mod writer;
+
 use std::error::Error as StdError;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::binding::Binding;
 use crate::epoch::{Incarnation, LogSequence};
 use crate::split::Split;
+
+pub use self::memory::MemoryLog;
+pub(crate) use self::writer::{LogEvent, LogWriter};
 
 /// A sequence of records that outlives the process, or at least the dataflow.
 ///

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use super::{At, Entry, Mistake, Node, Value, mistake};
 use crate::metadata::nearest::nearest;
-use crate::metadata::properties::{PropertyCheck, check};
+use crate::metadata::properties::{PropertyCheck, UNKNOWN, check};
 use crate::metadata::reference::{Part, parts};
 use crate::model::{
     ClusterId, ClusterMetadata, KafkaStream, NameError, StartAt, StopAt, StreamId, StreamTopics,
@@ -210,8 +210,7 @@ impl Walk<'_> {
                 return None;
             }
             PropertyCheck::Unknown(nearest) => {
-                let message = "unknown client property; expected one of librdkafka's".to_owned();
-                self.report_nearest(entry.at, field, message, nearest);
+                self.report_nearest(entry.at, field, UNKNOWN.to_owned(), nearest);
                 return None;
             }
         }

@@ -1,0 +1,393 @@
+//! The coordinator, driven event by event.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test looks at what it is about"
+)]
+
+use super::*;
+use crate::binding::SplitRange;
+use crate::epoch::SplitEpoch;
+use crate::letters::{Letter, Letters};
+use crate::protocol::{Assignment, ReleaseReason};
+
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// A coordinator whose log answers at once, and which finds what the metadata lists at position 10.
+struct Driven {
+    coordinator: Coordinator<Letter>,
+    now: Duration,
+    log: Vec<LogRecord<Letter>>,
+    log_answers: bool,
+    sent: Vec<(ReaderId, Directive<Letter>)>,
+    published: Vec<(Binding<Letter>, Option<Tick>)>,
+    asked: Vec<DiscoveryRequest<Letter>>,
+    told: Vec<SourceEvent<Letter>>,
+}
+
+impl Driven {
+    fn start(readers: usize) -> Self {
+        let options = CoordinatorOptions {
+            readers,
+            tick_interval: INTERVAL,
+            ticks_waiting_max: 4,
+        };
+        let mut driven = Self {
+            coordinator: Coordinator::new(options, Box::new(StickyBalanced)),
+            now: Duration::from_secs(1_000),
+            log: Vec::new(),
+            log_answers: true,
+            sent: Vec::new(),
+            published: Vec::new(),
+            asked: Vec::new(),
+            told: Vec::new(),
+        };
+        driven.coordinator.handle_opened(&[], driven.now);
+        for index in 0..readers {
+            driven.report(hello(index, 7));
+        }
+        driven
+    }
+
+    fn report(&mut self, report: Report<Letter>) {
+        self.coordinator.handle_report(report, self.now);
+        self.carry_out();
+    }
+
+    fn metadata(&mut self, text: &str) {
+        let event = DiscoveryEvent::Metadata(Letters::of(text));
+        self.coordinator.handle_discovery(event, self.now);
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(intention) = self.coordinator.poll() {
+            match intention {
+                Intention::Send(reader, directive) => self.sent.push((reader, directive)),
+                Intention::Ask(request) => {
+                    self.asked.push(request.clone());
+                    let answer = match request {
+                        DiscoveryRequest::Discover { epoch, metadata } => DiscoveryEvent::Found {
+                            epoch,
+                            splits: metadata.0.iter().map(|split| (*split, ())).collect(),
+                        },
+                        DiscoveryRequest::Resolve { request, split } => DiscoveryEvent::Resolved {
+                            request,
+                            split,
+                            start: 10,
+                        },
+                    };
+                    self.coordinator.handle_discovery(answer, self.now);
+                }
+                Intention::Append(_, records) => {
+                    self.log.extend(records);
+                    if self.log_answers {
+                        self.coordinator.handle_appended(self.now);
+                    }
+                }
+                Intention::Publish { binding, next } => self.published.push((binding, next)),
+                Intention::Tell(event) => self.told.push(event),
+                Intention::Open(_) => {}
+            }
+        }
+    }
+
+    /// Lets the tick interval pass and closes the tick at every reader, with the ranges given.
+    fn tick(&mut self, ranges: Vec<(SplitEpoch, SplitRange<Letter>)>) {
+        self.now += INTERVAL;
+        self.coordinator.handle_time(self.now);
+        self.carry_out();
+        let closes: Vec<_> = (self.take_sent().into_iter())
+            .filter_map(|(reader, directive)| match directive {
+                Directive::Tick {
+                    close: Some(tick), ..
+                } => Some((reader, tick)),
+                _ => None,
+            })
+            .collect();
+        for (reader, tick) in closes {
+            let ranges = if reader == ReaderId(0) {
+                ranges.clone()
+            } else {
+                Vec::new()
+            };
+            self.report(Report::Closed {
+                reader,
+                tick,
+                ranges,
+                errors: Vec::new(),
+            });
+        }
+    }
+
+    fn take_sent(&mut self) -> Vec<(ReaderId, Directive<Letter>)> {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// The assignments and revocations sent since the last call, as text.
+    fn moves(&mut self) -> Vec<String> {
+        let say = |(reader, directive): (ReaderId, Directive<Letter>)| match directive {
+            Directive::Assign(Assignment {
+                split,
+                split_epoch,
+                start,
+                ..
+            }) => Some(format!("{reader}: assign {split}#{split_epoch} at {start}")),
+            Directive::Revoke { split, split_epoch } => {
+                Some(format!("{reader}: revoke {split}#{split_epoch}"))
+            }
+            _ => None,
+        };
+        self.take_sent().into_iter().filter_map(say).collect()
+    }
+
+    fn release(&mut self, reader: usize, split: char, split_epoch: u64, next: u64) {
+        self.report(Report::Released {
+            reader: ReaderId(reader),
+            split: Letter(split),
+            split_epoch: SplitEpoch(split_epoch),
+            next,
+            why: ReleaseReason::NotListed,
+        });
+    }
+}
+
+fn hello(reader: usize, configuration: u64) -> Report<Letter> {
+    Report::Hello {
+        reader: ReaderId(reader),
+        configuration,
+    }
+}
+
+fn range(split: char, split_epoch: u64, from: u64, to: u64) -> (SplitEpoch, SplitRange<Letter>) {
+    let split = Letter(split);
+    (SplitEpoch(split_epoch), SplitRange { split, from, to })
+}
+
+#[test]
+fn a_split_is_assigned_at_its_recorded_start() {
+    let mut driven = Driven::start(1);
+    driven.log_answers = false;
+    driven.metadata("a");
+    assert_eq!(driven.moves(), [""; 0]);
+
+    driven.log_answers = true;
+    driven.coordinator.handle_appended(driven.now);
+    driven.carry_out();
+
+    assert_eq!(driven.moves(), ["0: assign a#1 at 10"]);
+    let start = LogRecord::Start {
+        split: Letter('a'),
+        start: 10,
+    };
+    assert_eq!(driven.log, [LogRecord::Incarnation(Incarnation(1)), start]);
+}
+
+/// S18.
+#[test]
+fn the_same_answer_reaches_no_reader() {
+    let mut driven = Driven::start(2);
+    driven.metadata("ab");
+    driven.take_sent();
+    driven.asked.clear();
+
+    for _ in 0..1_000 {
+        driven.metadata("ba");
+    }
+
+    assert_eq!(driven.take_sent(), []);
+    assert_eq!(driven.asked, []);
+}
+
+#[test]
+fn a_split_that_leaves_and_comes_back_goes_on_where_it_was_released() {
+    let mut driven = Driven::start(1);
+    driven.metadata("ab");
+    driven.moves();
+
+    driven.metadata("b");
+    driven.release(0, 'a', 1, 14);
+    assert_eq!(driven.moves(), [""; 0]);
+    driven.metadata("ab");
+
+    assert_eq!(driven.moves(), ["0: assign a#2 at 14"]);
+}
+
+/// C9.
+#[test]
+fn a_split_that_comes_back_before_it_was_released_has_one_owner() {
+    let mut driven = Driven::start(1);
+    driven.metadata("a");
+    driven.moves();
+
+    driven.metadata("");
+    driven.metadata("a");
+    assert_eq!(driven.moves(), [""; 0]);
+    driven.release(0, 'a', 1, 12);
+
+    assert_eq!(driven.moves(), ["0: assign a#2 at 12"]);
+}
+
+/// C13.
+#[test]
+fn a_release_that_comes_twice_is_ignored_and_counted() {
+    let mut driven = Driven::start(1);
+    driven.metadata("a");
+    driven.metadata("");
+    driven.metadata("a");
+    driven.release(0, 'a', 1, 12);
+    driven.moves();
+
+    driven.release(0, 'a', 1, 11);
+
+    assert_eq!(driven.moves(), [""; 0]);
+    assert_eq!(driven.coordinator.ignored(), 1);
+}
+
+#[test]
+fn a_binding_is_published_only_when_it_is_durable_and_in_order() {
+    let mut driven = Driven::start(2);
+    driven.metadata("a");
+    driven.log_answers = false;
+    driven.tick(vec![range('a', 1, 10, 13)]);
+    driven.tick(vec![range('a', 1, 13, 20)]);
+    assert_eq!(driven.published, []);
+
+    driven.log_answers = true;
+    driven.coordinator.handle_appended(driven.now);
+    driven.carry_out();
+
+    let ranges: Vec<_> = (driven.published.iter())
+        .map(|(binding, _)| (binding.ranges[0].from, binding.ranges[0].to))
+        .collect();
+    assert_eq!(ranges, [(10, 13), (13, 20)]);
+    let durable =
+        |(_, directive): &(ReaderId, Directive<Letter>)| matches!(directive, Directive::Durable(_));
+    assert_eq!(driven.take_sent().iter().filter(|x| durable(x)).count(), 4);
+}
+
+#[test]
+fn a_log_that_does_not_answer_stops_the_ticks_at_the_bound() {
+    let mut driven = Driven::start(1);
+    driven.log_answers = false;
+    for _ in 0..20 {
+        driven.tick(Vec::new());
+    }
+
+    assert_eq!(driven.published, []);
+    let bindings = |log: &[LogRecord<Letter>]| {
+        let binding = |record: &&LogRecord<_>| matches!(record, LogRecord::Binding(_));
+        log.iter().filter(binding).count()
+    };
+    driven.log_answers = true;
+    driven.coordinator.handle_appended(driven.now);
+    driven.carry_out();
+    assert_eq!(bindings(&driven.log), 4);
+    let waits = |event: &SourceEvent<_>| matches!(event, SourceEvent::Health(health) if health.status == HealthStatus::Waiting);
+    assert_eq!(driven.told.iter().filter(|event| waits(event)).count(), 1);
+}
+
+#[test]
+fn ranges_of_two_owners_in_one_tick_are_one_range() {
+    let mut driven = Driven::start(1);
+    driven.metadata("a");
+
+    driven.tick(vec![range('a', 2, 13, 15), range('a', 1, 10, 13)]);
+
+    let binding = &driven.published[0].0;
+    assert_eq!(binding.ranges.len(), 1);
+    assert_eq!((binding.ranges[0].from, binding.ranges[0].to), (10, 15));
+}
+
+#[test]
+fn a_range_that_does_not_join_never_becomes_durable() {
+    let mut driven = Driven::start(1);
+    driven.metadata("a");
+
+    driven.tick(vec![range('a', 1, 11, 13)]);
+    driven.tick(Vec::new());
+
+    assert_eq!(driven.published, []);
+}
+
+#[test]
+fn the_last_tick_ends_the_source() {
+    let mut driven = Driven::start(2);
+    driven.metadata("abc");
+    driven.tick(Vec::new());
+    driven.report(Report::Stop);
+    assert!(!driven.coordinator.ended());
+    let open = driven.coordinator.open_tick();
+    assert_eq!(open, None);
+
+    driven.tick(Vec::new());
+
+    assert!(driven.coordinator.ended());
+    assert_eq!(driven.published.last().map(|(_, next)| *next), Some(None));
+}
+
+#[test]
+fn a_reader_that_is_configured_otherwise_is_refused() {
+    let mut driven = Driven::start(0);
+    driven.coordinator.options.readers = 2;
+    driven.report(hello(0, 7));
+
+    driven.report(hello(1, 8));
+
+    let rejected = driven.take_sent();
+    assert_eq!(rejected.len(), 2);
+    assert!(matches!(&rejected[0].1, Directive::Reject { reason } if reason.contains("reader 1")));
+}
+
+mod sticky {
+    use super::*;
+
+    fn plan(readers: usize, current: &[(char, Option<usize>)]) -> BTreeMap<Letter, ReaderId> {
+        let readers: Vec<_> = (0..readers).map(ReaderId).collect();
+        let current = (current.iter())
+            .map(|(split, reader)| (Letter(*split), reader.map(ReaderId)))
+            .collect();
+        StickyBalanced.plan(&readers, &current)
+    }
+
+    #[test]
+    fn counts_differ_by_one_at_most_and_no_more_moves_than_that_takes() {
+        let letters: Vec<char> = ('a'..='z').collect();
+        for readers in 1..6 {
+            for splits in 0..20 {
+                for owned in 0..=splits {
+                    let current: Vec<_> = (0..splits)
+                        .map(|i| (letters[i], (i < owned).then_some(i * i % readers)))
+                        .collect();
+
+                    let planned = plan(readers, &current);
+
+                    let mut counts = vec![0; readers];
+                    planned.values().for_each(|reader| counts[reader.0] += 1);
+                    let (least, most) = (counts.iter().min(), counts.iter().max());
+                    assert!(
+                        most.unwrap() - least.unwrap() <= 1,
+                        "{current:?}: {counts:?}"
+                    );
+                    assert_eq!(planned.len(), splits);
+                    let moved = (current.iter())
+                        .filter(|(split, reader)| {
+                            reader.is_some_and(|reader| planned[&Letter(*split)].0 != reader)
+                        })
+                        .count();
+                    let (share, larger) = (splits / readers, splits % readers);
+                    let mut held = vec![0_usize; readers];
+                    (current.iter().filter_map(|(_, reader)| *reader))
+                        .for_each(|reader| held[reader] += 1);
+                    held.sort_by_key(|count| std::cmp::Reverse(*count));
+                    let needed: usize = (held.iter().enumerate())
+                        .map(|(rank, count)| {
+                            count.saturating_sub(share + usize::from(rank < larger))
+                        })
+                        .sum();
+                    assert_eq!(moved, needed, "{current:?}");
+                }
+            }
+        }
+    }
+}

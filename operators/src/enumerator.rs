@@ -1,0 +1,211 @@
+//! The operator around the coordinator, on worker 0.
+
+use std::fmt;
+use std::time::Duration;
+
+use timely::dataflow::StreamVec;
+use timely::dataflow::channels::pact::Exchange;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::progress::operate::FrontierInterest;
+
+use crate::binding::Binding;
+use crate::clock::{self, Alarm};
+use crate::coordinator::{Assignor, Coordinator, CoordinatorOptions, Intention};
+use crate::discovery::SplitDiscovery;
+use crate::epoch::ReaderId;
+use crate::event::SourceEvent;
+use crate::health::{FailureKind, Health, HealthStatus};
+use crate::log::{BindingLog, LogEvent, LogWriter};
+use crate::port::{ItemPort, Port};
+use crate::protocol::{Directive, Report};
+use crate::source::SourceOptions;
+use crate::split::Split;
+use crate::tick::{SourceTime, Tick};
+use crate::wake::Waker;
+
+/// How many answers of the discovery are handled in one activation.
+const ANSWERS_MAX: usize = 256;
+
+/// What the enumerator is made of, besides its options.
+pub struct Enumeration<S: Split> {
+    /// Makes what finds splits, given what wakes the operator.
+    pub discovery: Box<dyn FnOnce(Waker) -> Box<dyn SplitDiscovery<S>>>,
+    /// Where bindings become durable.
+    pub log: Box<dyn BindingLog<S>>,
+    /// Picks a reader for each split.
+    pub assignor: Box<dyn Assignor<S>>,
+}
+
+impl<S: Split> fmt::Debug for Enumeration<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enumeration").finish_non_exhaustive()
+    }
+}
+
+/// The streams of the enumerator.
+pub(crate) struct EnumeratorOutputs<'scope, T: SourceTime, S: Split> {
+    pub(crate) directives: StreamVec<'scope, T, (ReaderId, Directive<S>)>,
+    pub(crate) bindings: StreamVec<'scope, T, Binding<S>>,
+    pub(crate) health: StreamVec<'scope, T, Health>,
+}
+
+/// Finds splits, assigns them, and says when a tick is over.
+///
+/// It is built on every worker, since dataflows must be the same everywhere, and works on worker 0.
+///
+/// # Frontier
+///
+/// The frontier of bindings and health is the oldest tick that is not durable; a binding is emitted
+/// at its tick, right before the frontier passes it. The frontier of directives is the minimum
+/// until the last tick is durable.
+pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
+    reports: StreamVec<'scope, T, Report<S>>,
+    options: &SourceOptions<T, S>,
+    coordination: CoordinatorOptions,
+    enumeration: Option<Enumeration<S>>,
+) -> EnumeratorOutputs<'scope, T, S> {
+    let scope = reports.scope();
+    let mut builder = OperatorBuilder::new(format!("{}: enumerator", options.name), scope);
+    let address = builder.operator_info().address;
+    let waker = Waker::new(scope.worker().sync_activator_for(address.to_vec()));
+    let alarm = Alarm::new(scope.activator_for(address));
+    let to_worker_0 = Exchange::new(|_: &Report<S>| 0);
+    let mut reports = builder.new_input_connection(reports, to_worker_0, []);
+    builder.set_notify_for(0, FrontierInterest::Never);
+    let (directive_port, directives) = Port::new(&mut builder);
+    let (binding_port, bindings) = Port::new(&mut builder);
+    let (health_port, health) = Port::new(&mut builder);
+
+    let mut operator = enumeration.map(|enumeration| EnumeratorOperator {
+        coordinator: Coordinator::new(coordination, enumeration.assignor),
+        discovery: (enumeration.discovery)(waker.clone()),
+        log: LogWriter::start(enumeration.log, waker.clone())
+            .expect("a thread for the log can be started"),
+        directives: directive_port,
+        bindings: binding_port,
+        health: health_port,
+        alarm,
+        options: options.clone(),
+    });
+    builder.build(move |capabilities| {
+        let mut capabilities = capabilities.into_iter();
+        if let Some(operator) = &mut operator {
+            operator.directives.hold(&mut capabilities);
+            operator.bindings.hold(&mut capabilities);
+            operator.health.hold(&mut capabilities);
+        }
+        move |_frontiers| {
+            let Some(operator) = &mut operator else {
+                reports.for_each(|_, _| unreachable!("reports go to worker 0"));
+                return;
+            };
+            waker.clear();
+            let now = clock::now();
+            // `for_each` and not `for_each_stamp`: a reader's reports stay in their order.
+            reports.for_each(|_, batch| {
+                for report in batch.drain(..) {
+                    operator.coordinator.handle_report(report, now);
+                }
+            });
+            operator.hear_log(now);
+            operator.hear_discovery(now);
+            operator.coordinator.handle_time(now);
+            operator.act();
+            if let Some(due) = operator.coordinator.poll_timeout() {
+                operator.alarm.set(due, now);
+            }
+        }
+    });
+    EnumeratorOutputs {
+        directives,
+        bindings,
+        health,
+    }
+}
+
+/// The ports of bindings and health hold the oldest tick that is not durable, all of them nothing
+/// once the last tick is durable.
+struct EnumeratorOperator<T: SourceTime, S: Split> {
+    coordinator: Coordinator<S>,
+    discovery: Box<dyn SplitDiscovery<S>>,
+    log: LogWriter<S>,
+    directives: ItemPort<T, (ReaderId, Directive<S>)>,
+    bindings: ItemPort<T, Binding<S>>,
+    health: ItemPort<T, Health>,
+    alarm: Alarm,
+    options: SourceOptions<T, S>,
+}
+
+impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
+    fn hear_log(&mut self, now: Duration) {
+        while let Some(event) = self.log.poll() {
+            match event {
+                LogEvent::Opened(records) => self.coordinator.handle_opened(&records, now),
+                LogEvent::Appended => self.coordinator.handle_appended(now),
+                LogEvent::Failed(error) => self.say(Health::new(
+                    "binding log",
+                    HealthStatus::Failing(FailureKind::Transient),
+                    format!("{error}; trying again"),
+                )),
+                LogEvent::Fenced => self.coordinator.handle_log_lost(
+                    "another run of this source has taken the log over; this one ends",
+                    now,
+                ),
+                LogEvent::Unusable(error) => {
+                    self.coordinator.handle_log_lost(&error.to_string(), now);
+                }
+            }
+        }
+    }
+
+    fn hear_discovery(&mut self, now: Duration) {
+        for _ in 0..ANSWERS_MAX {
+            let Some(event) = self.discovery.poll() else {
+                return;
+            };
+            self.coordinator.handle_discovery(event, now);
+        }
+        self.alarm.at_once();
+    }
+
+    /// Does what the coordinator wants done.
+    fn act(&mut self) {
+        while let Some(intention) = self.coordinator.poll() {
+            match intention {
+                Intention::Send(reader, directive) => {
+                    self.directives.give(None, (reader, directive));
+                }
+                Intention::Ask(request) => self.discovery.request(request),
+                Intention::Append(incarnation, records) => self.log.append(incarnation, records),
+                Intention::Open(tick) => self.downgrade(tick),
+                Intention::Publish { binding, next } => {
+                    self.bindings.give(None, binding);
+                    if let Some(tick) = next {
+                        self.downgrade(tick);
+                    }
+                }
+                Intention::Tell(SourceEvent::Health(health)) => self.say(health),
+                Intention::Tell(event) => self.options.observer.hear(&event),
+            }
+        }
+        if self.coordinator.ended() {
+            self.directives.close();
+            self.bindings.close();
+            self.health.close();
+        }
+    }
+
+    fn downgrade(&mut self, tick: Tick) {
+        let time = (self.options.time.time_of)(tick);
+        self.bindings.downgrade(&time);
+        self.health.downgrade(&time);
+    }
+
+    fn say(&mut self, health: Health) {
+        let event = SourceEvent::Health(health.clone());
+        self.options.observer.hear(&event);
+        let open = self.coordinator.open_tick();
+        self.health
+            .give(open.map(self.options.time.time_of).as_ref(), health);
+    }
+}

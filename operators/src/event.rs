@@ -1,0 +1,129 @@
+//! What happens in a source, for whoever watches it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::epoch::{MetadataEpoch, PlanEpoch, ReaderId, SplitEpoch};
+use crate::health::{FailureKind, Health};
+use crate::protocol::ReleaseReason;
+use crate::split::Split;
+use crate::tick::Tick;
+
+/// One thing that happened, as the enumerator or a reader saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceEvent<S: Split> {
+    /// All readers are confirmed, and the first tick opens.
+    Started {
+        /// How many readers there are.
+        readers: usize,
+    },
+    /// A metadata epoch begins.
+    MetadataAdopted {
+        /// The epoch.
+        epoch: MetadataEpoch,
+        /// What it says.
+        metadata: S::Metadata,
+    },
+    /// A split exists that was not known.
+    SplitFound {
+        /// The split.
+        split: S,
+    },
+    /// It is durable where reading a split starts.
+    SplitResolved {
+        /// The split.
+        split: S,
+        /// The position of the first record to read.
+        start: S::Position,
+    },
+    /// The assignor has run, and splits move.
+    Planned {
+        /// The run.
+        epoch: PlanEpoch,
+        /// How many splits are to be assigned.
+        assigned: usize,
+        /// How many are to be taken from their reader for another.
+        revoked: usize,
+    },
+    /// A split is given to a reader.
+    Assigned {
+        /// The split.
+        split: S,
+        /// The reader.
+        reader: ReaderId,
+        /// The assignment.
+        split_epoch: SplitEpoch,
+        /// The position of the first record to read.
+        start: S::Position,
+    },
+    /// A reader has handed back a split.
+    Released {
+        /// The split.
+        split: S,
+        /// The reader.
+        reader: ReaderId,
+        /// The position of the first record that was not emitted.
+        next: S::Position,
+        /// Why.
+        why: ReleaseReason,
+    },
+    /// Reading an assigned split stopped by itself.
+    FetcherDown {
+        /// The split.
+        split: S,
+        /// The reader.
+        reader: ReaderId,
+        /// Transient: it is tried again. Definite: the split is quarantined.
+        kind: FailureKind,
+        /// What happened.
+        message: String,
+    },
+    /// A tick is over: its binding is durable.
+    Bound {
+        /// The tick.
+        tick: Tick,
+        /// How many splits moved in it.
+        splits: usize,
+    },
+    /// Something that a person should know.
+    Health(Health),
+    /// The last tick is durable: the source ends.
+    Ended,
+}
+
+/// Hears of every [`SourceEvent`], on the thread of the worker on which it happened.
+///
+/// It must not block.
+pub struct Observer<S: Split>(Arc<Hear<S>>);
+
+type Hear<S> = dyn Fn(&SourceEvent<S>) + Send + Sync;
+
+impl<S: Split> Observer<S> {
+    /// An observer that calls `hear`.
+    pub fn new(hear: impl Fn(&SourceEvent<S>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+
+    /// An observer that hears nothing.
+    #[must_use]
+    pub fn deaf() -> Self {
+        Self::new(|_| ())
+    }
+
+    pub(crate) fn hear(&self, event: &SourceEvent<S>) {
+        (self.0)(event);
+    }
+}
+
+impl<S: Split> Clone for Observer<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Split> fmt::Debug for Observer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,30 @@
+//! Reads the splits that this worker was given.
+//!
+//! [`ReaderState`] decides what may be emitted and is a state machine without I/O; the operator
+//! around it moves messages, batches and capabilities.
+
+mod in_flight;
+mod operator;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::operator::{ReaderParts, reader};
+pub use self::state::{ReaderAction, ReaderState, Verdict};
+use crate::fetcher::Piece;
+
+/// Decides whether a piece may be emitted yet, on the worker's thread.
+///
+/// A piece that is held back is offered again from time to time; its split is not read meanwhile,
+/// its position stays, and the frontier and all other splits go on. A decoder waits like this for a
+/// schema without holding anybody else.
+pub type AdmissionHook<S, B> = Box<dyn FnMut(&Piece<S, B>) -> Admission>;
+
+/// What an [`AdmissionHook`] decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// The piece is emitted.
+    Admit,
+    /// The piece is held back.
+    Hold,
+}

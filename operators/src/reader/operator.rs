@@ -1,0 +1,275 @@
+//! The operator around [`ReaderState`].
+
+use std::time::Duration;
+
+use timely::dataflow::channels::pact::Exchange;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::dataflow::{Stream, StreamVec};
+use timely::progress::operate::FrontierInterest;
+
+use super::in_flight::InFlight;
+use super::state::{ReaderAction, ReaderState, Verdict};
+use super::{Admission, AdmissionHook};
+use crate::binding::SplitError;
+use crate::clock::{self, Alarm};
+use crate::epoch::ReaderId;
+use crate::event::SourceEvent;
+use crate::fetcher::{Fetched, Piece, Polled, SplitFetcher};
+use crate::health::{FailureKind, Health, HealthStatus};
+use crate::port::{ContainerPort, ItemPort, Port};
+use crate::protocol::{Directive, Report};
+use crate::source::SourceOptions;
+use crate::split::Split;
+use crate::tick::{SourceTime, Tick};
+use crate::wake::Waker;
+
+/// How soon the operator looks again whether the user has made room, or a held back piece is admitted.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// What a reader is made of.
+pub(crate) struct ReaderParts<'a, T: SourceTime, S: Split, F: SplitFetcher<S>> {
+    pub(crate) options: &'a SourceOptions<T, S>,
+    pub(crate) admission: Option<AdmissionHook<S, F::Batch>>,
+    pub(crate) fetcher: Box<dyn FnOnce(Waker) -> F + 'a>,
+}
+
+/// The streams of a reader.
+pub(crate) struct ReaderOutputs<'scope, T: SourceTime, S: Split, B> {
+    pub(crate) batches: Stream<'scope, T, B>,
+    pub(crate) errors: StreamVec<'scope, T, SplitError<S>>,
+    pub(crate) health: StreamVec<'scope, T, Health>,
+    pub(crate) reports: StreamVec<'scope, T, Report<S>>,
+}
+
+/// Reads the splits that `directives` give to this worker.
+///
+/// # Frontier
+///
+/// The frontier of batches, errors and health is the oldest tick that is not durable, whether this
+/// worker holds a split or not: any split can be given to any worker at the open tick, and no
+/// capability ever travels. The frontier of reports is the minimum until the last tick is durable.
+pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
+    directives: StreamVec<'scope, T, (ReaderId, Directive<S>)>,
+    parts: ReaderParts<'_, T, S, F>,
+) -> ReaderOutputs<'scope, T, S, F::Batch> {
+    let scope = directives.scope();
+    let options = parts.options.clone();
+    let mut builder = OperatorBuilder::new(format!("{}: reader", options.name), scope);
+    let address = builder.operator_info().address;
+    let waker = Waker::new(scope.worker().sync_activator_for(address.to_vec()));
+    let alarm = Alarm::new(scope.activator_for(address));
+    let route = Exchange::new(|(reader, _): &(ReaderId, Directive<S>)| reader.0 as u64);
+    let mut directives = builder.new_input_connection(directives, route, []);
+    builder.set_notify_for(0, FrontierInterest::Never);
+    let (batch_port, batches) = Port::new(&mut builder);
+    let (error_port, errors) = Port::new(&mut builder);
+    let (health_port, health) = Port::new(&mut builder);
+    let (report_port, reports) = Port::new(&mut builder);
+
+    options.control.listen(waker.clone());
+    let id = ReaderId(scope.index());
+    let mut operator = ReaderOperator {
+        state: ReaderState::new(id, options.ticks_waiting_max, options.configuration),
+        fetcher: (parts.fetcher)(waker.clone()),
+        fetched: Vec::new(),
+        batches: batch_port,
+        errors: error_port,
+        health: health_port,
+        reports: report_port,
+        in_flight: (options.probe.clone()).map(|probe| InFlight::new(probe, options.time)),
+        alarm,
+        stop_reported: false,
+        options,
+    };
+    let mut admission = parts.admission;
+    builder.build(move |capabilities| {
+        let mut capabilities = capabilities.into_iter();
+        operator.batches.hold(&mut capabilities);
+        operator.errors.hold(&mut capabilities);
+        operator.health.hold(&mut capabilities);
+        operator.reports.hold(&mut capabilities);
+        move |_frontiers| {
+            waker.clear();
+            let now = clock::now();
+            // Step 1: what the enumerator says, in its order.
+            directives.for_each(|_, batch| {
+                for (_, directive) in batch.drain(..) {
+                    operator.state.handle_directive(directive);
+                    operator.act();
+                }
+            });
+            operator.state.handle_time(now);
+            operator.report_stop();
+            operator.act();
+            // Step 2: what was fetched, as far as there is room for it.
+            operator.read(admission.as_mut(), now);
+            operator.act();
+            // Step 3: when to come back.
+            if let Some(due) = operator.state.poll_timeout() {
+                operator.alarm.set(due, now);
+            }
+        }
+    });
+    ReaderOutputs {
+        batches,
+        errors,
+        health,
+        reports,
+    }
+}
+
+/// The ports of batches, errors and health hold the oldest tick that is not durable, all of them
+/// nothing once the last tick is durable.
+struct ReaderOperator<T: SourceTime, S: Split, F: SplitFetcher<S>> {
+    state: ReaderState<S, F::Batch>,
+    fetcher: F,
+    /// Kept for its allocation; empty between activations.
+    fetched: Vec<Fetched<S, F::Batch>>,
+    batches: ContainerPort<T, F::Batch>,
+    errors: ItemPort<T, SplitError<S>>,
+    health: ItemPort<T, Health>,
+    reports: ItemPort<T, Report<S>>,
+    in_flight: Option<InFlight<T>>,
+    alarm: Alarm,
+    stop_reported: bool,
+    options: SourceOptions<T, S>,
+}
+
+impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
+    /// Does what the state wants done.
+    fn act(&mut self) {
+        while let Some(action) = self.state.poll() {
+            match action {
+                ReaderAction::Report(report) => self.reports.give(None, report),
+                ReaderAction::Adopt(epoch, metadata) => self.fetcher.adopt(epoch, &metadata),
+                ReaderAction::Fetch(split, split_epoch, start) => {
+                    self.fetcher.assign(&split, split_epoch, &start);
+                }
+                ReaderAction::Unfetch(split, split_epoch) => {
+                    self.fetcher.unassign(&split, split_epoch);
+                }
+                ReaderAction::Downgrade(tick) => {
+                    let time = (self.options.time.time_of)(tick);
+                    self.batches.downgrade(&time);
+                    self.errors.downgrade(&time);
+                    self.health.downgrade(&time);
+                }
+                ReaderAction::Emit(error) => self.errors.give(self.open().as_ref(), error),
+                ReaderAction::Reject(reason) => self.say(Health::new(
+                    "source",
+                    HealthStatus::Failing(FailureKind::Definite),
+                    reason,
+                )),
+                ReaderAction::Finish => {
+                    self.batches.close();
+                    self.errors.close();
+                    self.health.close();
+                    self.reports.close();
+                }
+            }
+        }
+    }
+
+    /// The time to emit at, if a tick is open.
+    fn open(&self) -> Option<T> {
+        self.state.open().map(self.options.time.time_of)
+    }
+
+    fn say(&mut self, health: Health) {
+        let event = SourceEvent::Health(health.clone());
+        self.options.observer.hear(&event);
+        self.health.give(self.open().as_ref(), health);
+    }
+
+    fn report_stop(&mut self) {
+        if !self.stop_reported && self.options.control.stopping() {
+            self.stop_reported = true;
+            self.reports.give(None, Report::Stop);
+        }
+    }
+
+    /// How many bytes may be emitted, if any.
+    fn room(&mut self) -> Option<usize> {
+        let in_flight = match &mut self.in_flight {
+            Some(in_flight) => in_flight.bytes(),
+            None => self.fetcher.unreleased_bytes(),
+        };
+        let most = self.options.in_flight_bytes_max;
+        let open_most = self.options.open_tick_bytes_max;
+        let room = most
+            .saturating_sub(in_flight)
+            .min(open_most.saturating_sub(self.state.open_bytes()))
+            .min(self.options.activation_bytes_max);
+        (room > 0).then_some(room)
+    }
+
+    /// Emits what was fetched, as far as there is room.
+    fn read(&mut self, mut admission: Option<&mut AdmissionHook<S, F::Batch>>, now: Duration) {
+        let Some(tick) = self.state.emitting_at() else {
+            return;
+        };
+        let Some(room) = self.room() else {
+            self.alarm.set(now + LOOK_AGAIN, now);
+            return;
+        };
+        if let Some(hook) = &mut admission {
+            self.offer_again(hook, tick, now);
+        }
+        let mut fetched = std::mem::take(&mut self.fetched);
+        if self.fetcher.poll(room, &mut fetched) == Polled::More {
+            self.alarm.at_once();
+        }
+        let mut said = Vec::new();
+        let mut emitting = Vec::new();
+        for item in fetched.drain(..) {
+            match item {
+                Fetched::Piece(piece) => {
+                    if let Some(hook) = &mut admission
+                        && self.state.is_next(&piece)
+                        && hook(&piece) == Admission::Hold
+                    {
+                        self.state.park(piece);
+                        self.alarm.set(now + LOOK_AGAIN, now);
+                    } else if self.state.handle_piece(&piece, now) == Verdict::Emit {
+                        emitting.push(piece);
+                    }
+                }
+                Fetched::Down(down) => self.state.handle_down(down, now),
+                Fetched::Health(health) => said.push(health),
+            }
+        }
+        self.fetched = fetched;
+        self.emit(tick, emitting);
+        for health in said {
+            self.say(health);
+        }
+    }
+
+    /// Offers parked pieces to the admission hook again.
+    fn offer_again(&mut self, hook: &mut AdmissionHook<S, F::Batch>, tick: Tick, now: Duration) {
+        for split in self.state.parked() {
+            let Some(piece) = self.state.unpark(&split) else {
+                continue;
+            };
+            if hook(&piece) == Admission::Hold {
+                self.state.park_again(piece);
+                self.alarm.set(now + LOOK_AGAIN, now);
+            } else if self.state.handle_piece(&piece, now) == Verdict::Emit {
+                self.emit(tick, vec![piece]);
+                self.state.resume(&split);
+            }
+        }
+    }
+
+    fn emit(&mut self, tick: Tick, pieces: Vec<Piece<S, F::Batch>>) {
+        if pieces.is_empty() {
+            return;
+        }
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.emitted(tick, pieces.iter().map(|piece| piece.bytes).sum());
+        }
+        let batches = pieces.into_iter().filter_map(|piece| piece.batch);
+        self.batches
+            .give_all(&(self.options.time.time_of)(tick), batches);
+    }
+}

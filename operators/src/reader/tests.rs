@@ -1,0 +1,241 @@
+//! The readers' state, driven message by message.
+
+use std::time::Duration;
+
+use super::*;
+use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
+use crate::fetcher::FetcherDown;
+use crate::health::FailureKind;
+use crate::letters::{Letter, Letters};
+use crate::protocol::{Assignment, Directive, ReleaseReason, Report};
+use crate::tick::Tick;
+
+type State = ReaderState<Letter, ()>;
+
+const NOW: Duration = Duration::from_secs(1);
+const A: Letter = Letter('a');
+
+/// A reader in tick 1 that holds `a` under split epoch 1 from position 10 on.
+fn reading_a() -> State {
+    let mut state = State::new(ReaderId(3), 2, 0);
+    metadata(&mut state, 1, "ab");
+    tick(&mut state, None, 1, false);
+    assign(&mut state, 1, 10);
+    actions(&mut state);
+    state
+}
+
+fn metadata(state: &mut State, epoch: u64, letters: &str) {
+    state.handle_directive(Directive::Metadata {
+        incarnation: Incarnation(1),
+        epoch: MetadataEpoch(epoch),
+        metadata: Letters::of(letters),
+    });
+}
+
+fn assign(state: &mut State, split_epoch: u64, start: u64) {
+    state.handle_directive(Directive::Assign(Assignment {
+        split: A,
+        split_epoch: SplitEpoch(split_epoch),
+        metadata_epoch: MetadataEpoch(1),
+        start,
+    }));
+}
+
+fn tick(state: &mut State, close: Option<u64>, open: u64, last: bool) {
+    state.handle_directive(Directive::Tick {
+        close: close.map(Tick),
+        open: Tick(open),
+        last,
+    });
+}
+
+fn piece(split_epoch: u64, start: u64, end: u64) -> Piece<Letter, ()> {
+    Piece {
+        split: A,
+        split_epoch: SplitEpoch(split_epoch),
+        start,
+        end,
+        bytes: 1,
+        batch: Some(()),
+    }
+}
+
+fn actions(state: &mut State) -> Vec<ReaderAction<Letter>> {
+    std::iter::from_fn(|| state.poll()).collect()
+}
+
+fn released(split_epoch: u64, next: u64, why: ReleaseReason) -> ReaderAction<Letter> {
+    ReaderAction::Report(Report::Released {
+        reader: ReaderId(3),
+        split: A,
+        split_epoch: SplitEpoch(split_epoch),
+        next,
+        why,
+    })
+}
+
+#[test]
+fn a_piece_is_emitted_only_where_the_last_one_ended() {
+    let mut state = reading_a();
+
+    assert_eq!(state.handle_piece(&piece(1, 10, 12), NOW), Verdict::Emit);
+    assert_eq!(state.handle_piece(&piece(1, 10, 12), NOW), Verdict::Drop);
+    assert_eq!(state.handle_piece(&piece(1, 12, 13), NOW), Verdict::Emit);
+}
+
+/// C3.
+#[test]
+fn a_piece_of_an_assignment_that_is_over_is_dropped() {
+    let mut state = reading_a();
+    let revoke = Directive::Revoke {
+        split: A,
+        split_epoch: SplitEpoch(1),
+    };
+    state.handle_directive(revoke);
+    assert_eq!(state.handle_piece(&piece(1, 10, 12), NOW), Verdict::Drop);
+
+    assign(&mut state, 2, 10);
+
+    assert_eq!(state.handle_piece(&piece(1, 10, 12), NOW), Verdict::Drop);
+    assert_eq!(state.handle_piece(&piece(2, 10, 12), NOW), Verdict::Emit);
+}
+
+/// C2: what is reported is what was emitted, whatever was fetched.
+#[test]
+fn a_release_says_what_was_emitted_and_stops_the_fetcher() {
+    let mut state = reading_a();
+    state.handle_piece(&piece(1, 10, 12), NOW);
+
+    let revoke = Directive::Revoke {
+        split: A,
+        split_epoch: SplitEpoch(1),
+    };
+    state.handle_directive(revoke);
+
+    assert_eq!(
+        actions(&mut state),
+        [
+            ReaderAction::Unfetch(A, SplitEpoch(1)),
+            released(1, 12, ReleaseReason::Revoked)
+        ]
+    );
+}
+
+#[test]
+fn metadata_that_does_not_list_a_split_releases_it_before_the_fetcher_hears_of_it() {
+    let mut state = reading_a();
+
+    metadata(&mut state, 2, "b");
+
+    let done = actions(&mut state);
+    assert_eq!(done[0], ReaderAction::Unfetch(A, SplitEpoch(1)));
+    assert_eq!(done[1], released(1, 10, ReleaseReason::NotListed));
+    assert!(matches!(done[2], ReaderAction::Adopt(MetadataEpoch(2), _)));
+    assert_eq!(state.handle_piece(&piece(1, 10, 12), NOW), Verdict::Drop);
+}
+
+/// C11.
+#[test]
+fn an_assignment_of_a_split_that_is_not_listed_is_handed_back_as_it_came() {
+    let mut state = reading_a();
+    metadata(&mut state, 2, "");
+    actions(&mut state);
+
+    assign(&mut state, 2, 17);
+
+    let handed_back = released(2, 17, ReleaseReason::NotListed);
+    assert_eq!(actions(&mut state), [handed_back]);
+}
+
+#[test]
+fn a_gap_that_the_fetcher_left_is_read_again() {
+    let mut state = reading_a();
+
+    assert_eq!(state.handle_piece(&piece(1, 12, 14), NOW), Verdict::Drop);
+    actions(&mut state);
+    let due = state.poll_timeout().expect("it is tried again");
+    state.handle_time(due);
+
+    let again = ReaderAction::Fetch(A, SplitEpoch(1), 10);
+    assert_eq!(actions(&mut state), [again]);
+}
+
+#[test]
+fn failures_in_a_row_are_retried_later_and_later_and_a_record_ends_the_row() {
+    let mut state = reading_a();
+    let down = || FetcherDown {
+        split: A,
+        split_epoch: SplitEpoch(1),
+        kind: FailureKind::Transient,
+        message: String::new(),
+    };
+    let mut delays = Vec::new();
+    for _ in 0..8 {
+        state.handle_down(down(), NOW);
+        let due = state.poll_timeout().expect("it is tried again");
+        delays.push((due - NOW).as_millis());
+        state.handle_time(due);
+    }
+    assert_eq!(delays, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+
+    state.handle_piece(&piece(1, 10, 12), NOW);
+    state.handle_down(down(), NOW);
+
+    assert_eq!(state.poll_timeout(), Some(NOW + Duration::from_millis(100)));
+}
+
+#[test]
+fn reading_stops_while_too_many_ticks_wait_and_after_the_last() {
+    let mut state = reading_a();
+    tick(&mut state, Some(1), 2, false);
+    assert_eq!(state.emitting_at(), Some(Tick(2)));
+    tick(&mut state, Some(2), 3, false);
+    assert_eq!(state.emitting_at(), None);
+
+    state.handle_directive(Directive::Durable(Tick(1)));
+    assert_eq!(state.emitting_at(), Some(Tick(3)));
+    tick(&mut state, Some(3), 4, true);
+    state.handle_directive(Directive::Durable(Tick(2)));
+    assert_eq!(state.emitting_at(), None);
+    actions(&mut state);
+
+    state.handle_directive(Directive::Durable(Tick(3)));
+
+    assert_eq!(actions(&mut state), [ReaderAction::Finish]);
+}
+
+#[test]
+fn capabilities_follow_the_oldest_tick_that_is_not_durable() {
+    let mut state = reading_a();
+    tick(&mut state, Some(1), 20, false);
+    actions(&mut state);
+    state.handle_directive(Directive::Durable(Tick(1)));
+
+    assert_eq!(actions(&mut state), [ReaderAction::Downgrade(Tick(20))]);
+}
+
+#[test]
+fn a_close_reports_each_assignment_of_the_tick_by_itself() {
+    let mut state = reading_a();
+    state.handle_piece(&piece(1, 10, 12), NOW);
+    let revoke = Directive::Revoke {
+        split: A,
+        split_epoch: SplitEpoch(1),
+    };
+    state.handle_directive(revoke);
+    assign(&mut state, 3, 15);
+    state.handle_piece(&piece(3, 15, 16), NOW);
+    actions(&mut state);
+
+    tick(&mut state, Some(1), 2, false);
+
+    let done = actions(&mut state);
+    let ReaderAction::Report(Report::Closed { ranges, .. }) = &done[0] else {
+        panic!("{done:?}");
+    };
+    let said: Vec<_> = (ranges.iter())
+        .map(|(epoch, range)| (epoch.0, range.from, range.to))
+        .collect();
+    assert_eq!(said, [(1, 10, 12), (3, 15, 16)]);
+}

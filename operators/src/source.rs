@@ -1,0 +1,141 @@
+//! Puts the operators together.
+
+use std::fmt;
+use std::time::Duration;
+use timely::dataflow::operators::{Concat, ConnectLoop, Feedback};
+use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
+
+use crate::binding::{Binding, SplitError};
+use crate::control::SourceControl;
+use crate::coordinator::CoordinatorOptions;
+use crate::enumerator::{Enumeration, enumerator};
+use crate::event::Observer;
+use crate::fetcher::SplitFetcher;
+use crate::health::Health;
+use crate::reader::{AdmissionHook, ReaderParts, reader};
+use crate::split::Split;
+use crate::tick::{SourceTime, TimeMap};
+use crate::wake::Waker;
+
+/// How a source behaves; the same on every worker.
+#[derive(Clone, Debug)]
+pub struct SourceOptions<T: SourceTime, S: Split> {
+    /// What the source is called in the names of its operators.
+    pub name: String,
+    /// How ticks appear as times of the dataflow.
+    pub time: TimeMap<T>,
+    /// How long a tick stays open. Shorter: records become final sooner. Longer: fewer bindings.
+    pub tick_interval: Duration,
+    /// How many closed ticks may wait for the log before reading stops.
+    pub ticks_waiting_max: usize,
+    /// How many bytes one worker emits at one tick, at most and about.
+    pub open_tick_bytes_max: usize,
+    /// How many bytes of one worker may be emitted and not passed by `probe`, at most and about.
+    pub in_flight_bytes_max: usize,
+    /// How many bytes one worker emits in one activation, at most and about.
+    pub activation_bytes_max: usize,
+    /// A probe after the user's last operator. Without one a batch counts until it is dropped.
+    pub probe: Option<ProbeHandle<T>>,
+    /// The digest of everything that must be the same in every process.
+    pub configuration: u64,
+    /// What the user can ask for while the source runs.
+    pub control: SourceControl,
+    /// Hears what happens.
+    pub observer: Observer<S>,
+}
+
+impl<T: SourceTime, S: Split> SourceOptions<T, S> {
+    /// Options with their defaults: ticks of 100 ms of which four may wait for the log, and 64 MiB a
+    /// worker for the open tick and for what is in flight.
+    #[must_use]
+    pub fn new(name: &str, time: TimeMap<T>) -> Self {
+        Self {
+            name: name.to_owned(),
+            time,
+            tick_interval: Duration::from_millis(100),
+            ticks_waiting_max: 4,
+            open_tick_bytes_max: 64 << 20,
+            in_flight_bytes_max: 64 << 20,
+            activation_bytes_max: 1 << 20,
+            probe: None,
+            configuration: 0,
+            control: SourceControl::new(),
+            observer: Observer::deaf(),
+        }
+    }
+}
+
+/// What reads the splits of one worker.
+pub struct Reading<S: Split, F: SplitFetcher<S>> {
+    /// Makes the fetcher, given what wakes its operator.
+    pub fetcher: Box<dyn FnOnce(Waker) -> F>,
+    /// Decides whether a piece may be emitted yet; without one every piece is.
+    pub admission: Option<AdmissionHook<S, F::Batch>>,
+}
+
+impl<S: Split, F: SplitFetcher<S>> fmt::Debug for Reading<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading").finish_non_exhaustive()
+    }
+}
+
+/// The streams of a source.
+pub struct SplitStreams<'scope, T: SourceTime, S: Split, B> {
+    /// What was read, on the worker that read it.
+    pub batches: Stream<'scope, T, B>,
+    /// Definite errors about splits, at the tick in which they were met.
+    pub errors: StreamVec<'scope, T, SplitError<S>>,
+    /// What each tick stands for, from worker 0.
+    pub bindings: StreamVec<'scope, T, Binding<S>>,
+    /// What a person should know.
+    pub health: StreamVec<'scope, T, Health>,
+}
+
+impl<T: SourceTime, S: Split, B> fmt::Debug for SplitStreams<'_, T, S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SplitStreams").finish_non_exhaustive()
+    }
+}
+
+/// Reads a changing set of splits.
+///
+/// Called on every worker; `enumeration` is given on worker 0 and only there.
+///
+/// # Frontier
+///
+/// The frontier of each stream passes a tick when its binding is durable. When the frontiers of
+/// batches and bindings have passed a tick, all records of the tick and its binding have been seen.
+/// A split that brings nothing does not hold the frontier back.
+///
+/// # Panics
+///
+/// Panics if the thread that writes the log cannot be started.
+pub fn read_splits<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
+    scope: Scope<'scope, T>,
+    options: &SourceOptions<T, S>,
+    enumeration: Option<Enumeration<S>>,
+    reading: Reading<S, F>,
+) -> SplitStreams<'scope, T, S, F::Batch> {
+    let (handle, reports) = scope.feedback(T::Summary::default());
+    let coordination = CoordinatorOptions {
+        readers: scope.peers(),
+        tick_interval: options.tick_interval,
+        ticks_waiting_max: options.ticks_waiting_max,
+    };
+    let enumerated = enumerator(reports, options, coordination, enumeration);
+    let read = reader(
+        enumerated.directives,
+        ReaderParts {
+            options,
+            admission: reading.admission,
+            fetcher: reading.fetcher,
+        },
+    );
+    read.reports.connect_loop(handle);
+    SplitStreams {
+        batches: read.batches,
+        errors: read.errors,
+        bindings: enumerated.bindings,
+        health: enumerated.health.concat(read.health),
+    }
+}

@@ -1,0 +1,57 @@
+//! Waking an operator from another thread.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use timely::scheduling::SyncActivator;
+
+/// Schedules one operator, from any thread.
+///
+/// Wakes between two activations of the operator are one: without this the queue of activations
+/// grows with every wake while the operator is busy.
+#[derive(Clone)]
+pub struct Waker {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    activator: SyncActivator,
+    woken: AtomicBool,
+}
+
+impl Waker {
+    /// A waker of the operator that `activator` activates.
+    #[must_use]
+    pub fn new(activator: SyncActivator) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                activator,
+                woken: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Schedules the operator, unless it is about to run anyway.
+    pub fn wake(&self) {
+        if !self.shared.woken.swap(true, Ordering::SeqCst) {
+            // It fails when the worker is gone, and then there is nobody left to wake.
+            self.shared.activator.activate().ok();
+        }
+    }
+
+    /// Says that the operator runs; a wake from here on schedules it again.
+    ///
+    /// The operator calls this before it looks for what woke it, so that nothing is missed.
+    pub fn clear(&self) {
+        self.shared.woken.store(false, Ordering::SeqCst);
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waker")
+            .field("woken", &self.shared.woken)
+            .finish_non_exhaustive()
+    }
+}

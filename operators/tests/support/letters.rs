@@ -1,0 +1,37 @@
+//! Splits that are letters, and metadata that is a set of them.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display};
+
+use serde::{Deserialize, Serialize};
+use timely_splits::split::{Metadata, Split};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Letter(pub(crate) char);
+
+impl Display for Letter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Letters(pub(crate) BTreeSet<Letter>);
+
+impl Letters {
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.chars().map(Letter).collect())
+    }
+}
+
+impl Split for Letter {
+    type Position = u64;
+    type Identity = ();
+    type Metadata = Letters;
+}
+
+impl Metadata<Letter> for Letters {
+    fn lists(&self, split: &Letter) -> bool {
+        self.0.contains(split)
+    }
+}

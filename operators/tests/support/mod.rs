@@ -1,0 +1,182 @@
+//! A source of letters: splits in memory, a fetcher and a discovery without threads.
+#![expect(clippy::unwrap_used, reason = "a poisoned lock fails the test")]
+
+mod letters;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use timely_splits::coordinator::StickyBalanced;
+use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
+use timely_splits::enumerator::Enumeration;
+use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
+use timely_splits::fetcher::{Fetched, FetcherDown, Piece, Polled, SplitFetcher};
+use timely_splits::health::FailureKind;
+use timely_splits::log::BindingLog;
+use timely_splits::source::Reading;
+use timely_splits::wake::Waker;
+
+pub(crate) use self::letters::{Letter, Letters};
+
+/// A record: the split and the offset.
+pub(crate) type Row = (char, u64);
+
+/// What exists outside the dataflow.
+#[derive(Clone, Default)]
+pub(crate) struct World(Arc<Mutex<WorldState>>);
+
+#[derive(Default)]
+struct WorldState {
+    /// How many records each split has.
+    ends: BTreeMap<Letter, u64>,
+    answers: VecDeque<Letters>,
+    broken: BTreeMap<Letter, FailureKind>,
+    wakers: Vec<Waker>,
+    /// How often each split was given to a fetcher.
+    assigned: BTreeMap<Letter, usize>,
+}
+
+impl World {
+    /// Answers the metadata question from here on: these letters.
+    pub(crate) fn list(&self, letters: &str) {
+        let mut world = self.0.lock().unwrap();
+        world.answers.push_back(Letters::of(letters));
+        world.wake();
+    }
+
+    /// Appends records to a split.
+    pub(crate) fn write(&self, letter: char, records: u64) {
+        let mut world = self.0.lock().unwrap();
+        *world.ends.entry(Letter(letter)).or_default() += records;
+        world.wake();
+    }
+
+    /// Makes the next attempt to read a split fail.
+    pub(crate) fn break_once(&self, letter: char, kind: FailureKind) {
+        let mut world = self.0.lock().unwrap();
+        world.broken.insert(Letter(letter), kind);
+        world.wake();
+    }
+
+    pub(crate) fn assignments(&self, letter: char) -> usize {
+        let world = self.0.lock().unwrap();
+        world.assigned.get(&Letter(letter)).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn enumeration(&self, log: impl BindingLog<Letter>) -> Enumeration<Letter> {
+        let world = self.clone();
+        Enumeration {
+            discovery: Box::new(move |waker| {
+                world.0.lock().unwrap().wakers.push(waker);
+                let found = VecDeque::new();
+                Box::new(WorldDiscovery { world, found })
+            }),
+            log: Box::new(log),
+            assignor: Box::new(StickyBalanced),
+        }
+    }
+
+    pub(crate) fn reading(&self) -> Reading<Letter, WorldFetcher> {
+        let world = self.clone();
+        Reading {
+            fetcher: Box::new(move |waker| {
+                world.0.lock().unwrap().wakers.push(waker);
+                let assigned = BTreeMap::new();
+                WorldFetcher { world, assigned }
+            }),
+            admission: None,
+        }
+    }
+}
+
+impl WorldState {
+    fn wake(&self) {
+        self.wakers.iter().for_each(Waker::wake);
+    }
+}
+
+struct WorldDiscovery {
+    world: World,
+    found: VecDeque<DiscoveryEvent<Letter>>,
+}
+
+impl SplitDiscovery<Letter> for WorldDiscovery {
+    fn request(&mut self, request: DiscoveryRequest<Letter>) {
+        self.found.push_back(match request {
+            DiscoveryRequest::Discover { epoch, metadata } => {
+                let splits = metadata.0.into_iter().map(|split| (split, ())).collect();
+                DiscoveryEvent::Found { epoch, splits }
+            }
+            DiscoveryRequest::Resolve { request, split } => DiscoveryEvent::Resolved {
+                request,
+                split,
+                start: 0,
+            },
+        });
+        self.world.0.lock().unwrap().wake();
+    }
+
+    fn poll(&mut self) -> Option<DiscoveryEvent<Letter>> {
+        let answer = || self.world.0.lock().unwrap().answers.pop_front();
+        self.found
+            .pop_front()
+            .or_else(|| answer().map(DiscoveryEvent::Metadata))
+    }
+}
+
+/// Reads up to three records a piece.
+pub(crate) struct WorldFetcher {
+    world: World,
+    assigned: BTreeMap<Letter, (SplitEpoch, u64)>,
+}
+
+impl SplitFetcher<Letter> for WorldFetcher {
+    type Batch = Vec<Row>;
+
+    fn adopt(&mut self, _epoch: MetadataEpoch, _metadata: &Letters) {}
+
+    fn assign(&mut self, split: &Letter, split_epoch: SplitEpoch, start: &u64) {
+        let mut world = self.world.0.lock().unwrap();
+        *world.assigned.entry(*split).or_default() += 1;
+        self.assigned.insert(*split, (split_epoch, *start));
+        world.wake();
+    }
+
+    fn unassign(&mut self, split: &Letter, _split_epoch: SplitEpoch) {
+        self.assigned.remove(split);
+    }
+
+    fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
+        let mut world = self.world.0.lock().unwrap();
+        let mut bytes_left = bytes_max;
+        let mut polled = Polled::Drained;
+        for (split, (split_epoch, next)) in &mut self.assigned {
+            let end = world.ends.get(split).copied().unwrap_or(0);
+            if let Some(kind) = world.broken.remove(split) {
+                fetched.push(Fetched::Down(FetcherDown {
+                    split: *split,
+                    split_epoch: *split_epoch,
+                    kind,
+                    message: "broken on purpose".to_owned(),
+                }));
+            } else if *next < end && bytes_left > 0 {
+                let to = end.min(*next + 3);
+                let rows: Vec<_> = (*next..to).map(|offset| (split.0, offset)).collect();
+                bytes_left = bytes_left.saturating_sub(rows.len());
+                fetched.push(Fetched::Piece(Piece {
+                    split: *split,
+                    split_epoch: *split_epoch,
+                    start: *next,
+                    end: to,
+                    bytes: rows.len(),
+                    batch: Some(rows),
+                }));
+                *next = to;
+            }
+            if *next < end {
+                polled = Polled::More;
+            }
+        }
+        polled
+    }
+}

@@ -1,0 +1,461 @@
+//! The control thread of one cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use timely_splits::discovery::DiscoveryEvent;
+use timely_splits::epoch::MetadataEpoch;
+use timely_splits::health::{FailureKind, HealthStatus};
+
+use super::claims::Claims;
+use super::inbox::{Inbox, Post, Target};
+use super::outlet::{Outlet, Unheard, Voice};
+use super::starts::{Backoff, Starts};
+use crate::fetcher::ffi::control::{
+    ATTEND_EVERY, ControlClient, ControlError, FoundTopic, Isolation, TopicAnswer,
+};
+use crate::metadata::secret::{ResolvedProperties, resolve};
+use crate::model::{
+    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, KafkaPosition, KafkaSplit,
+    Partition, StartAt, TopicName,
+};
+
+const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
+const DEFINITE: HealthStatus = HealthStatus::Failing(FailureKind::Definite);
+
+/// How a cluster is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskOptions {
+    /// How long after an answer it is asked for its partitions again.
+    pub(super) interval: Duration,
+    /// How long it may take to answer one question.
+    pub(super) timeout: Duration,
+}
+
+/// Asks one cluster, on a thread of its own, until its inbox is closed.
+pub(super) struct Asker {
+    cluster: ClusterId,
+    inbox: Arc<Inbox>,
+    claims: Arc<Claims>,
+    outlet: Outlet,
+    voice: Voice,
+    options: AskOptions,
+    target: Option<Target>,
+    /// The client of the target's properties, made when first needed, and what it was made of.
+    client: Option<(ResolvedProperties, ControlClient)>,
+    /// When the topics are to be described; `None` while there is no target.
+    round_due: Option<Instant>,
+    backoff: Backoff,
+    /// What was last reported, so that it is not reported again.
+    reported: Option<(MetadataEpoch, Vec<(KafkaSplit, KafkaIdentity)>)>,
+    /// The partitions that each topic had when it was first found.
+    ///
+    /// One that is not among them was added later, and is read from its beginning: what was written
+    /// to it before it was noticed belongs to the stream.
+    first_found: BTreeMap<TopicName, BTreeSet<Partition>>,
+    starts: Starts,
+}
+
+impl Asker {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system has no thread to give.
+    pub(super) fn start(
+        cluster: ClusterId,
+        inbox: Arc<Inbox>,
+        claims: Arc<Claims>,
+        outlet: Outlet,
+        options: AskOptions,
+    ) -> io::Result<()> {
+        let asker = Self::new(cluster, inbox, claims, outlet, options);
+        let name = format!("kafka-control-{}", asker.cluster);
+        // Not joined, by nobody: it may be inside a call when it is to end.
+        thread::Builder::new()
+            .name(name)
+            .spawn(move || asker.run())?;
+        Ok(())
+    }
+
+    fn new(
+        cluster: ClusterId,
+        inbox: Arc<Inbox>,
+        claims: Arc<Claims>,
+        outlet: Outlet,
+        options: AskOptions,
+    ) -> Self {
+        Self {
+            cluster,
+            inbox,
+            claims,
+            voice: Voice::new(outlet.clone()),
+            outlet,
+            options,
+            target: None,
+            client: None,
+            round_due: None,
+            backoff: Backoff::new(),
+            reported: None,
+            first_found: BTreeMap::new(),
+            starts: Starts::default(),
+        }
+    }
+
+    fn run(mut self) {
+        while let Some(post) = self.inbox.take(self.due()) {
+            if let Some((_, client)) = &mut self.client {
+                client.attend();
+            }
+            self.adopt(post);
+            if self.step().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// When there is something to do without being told.
+    fn due(&self) -> Option<Instant> {
+        let attend = self.client.is_some().then(|| Instant::now() + ATTEND_EVERY);
+        let due = [self.round_due, self.starts.due(), attend];
+        due.into_iter().flatten().min()
+    }
+
+    fn adopt(&mut self, post: Post) {
+        let now = Instant::now();
+        if let Some(target) = post.target {
+            self.aim(target, now);
+        }
+        for (request, split) in post.starts {
+            if let Some(start) = self.rule(&split) {
+                self.starts.want(request, split, start, now);
+            }
+        }
+    }
+
+    /// Where reading `split` starts; `None` if it is not listed.
+    fn rule(&self, split: &KafkaSplit) -> Option<StartAt> {
+        let rule = self.target.as_ref()?.topics.get(&split.topic)?;
+        let first = self.first_found.get(&split.topic);
+        let added_later = first.is_some_and(|first| !first.contains(&split.partition));
+        Some(if added_later {
+            StartAt::Earliest
+        } else {
+            *rule
+        })
+    }
+
+    fn aim(&mut self, target: Target, now: Instant) {
+        let before = self.target.as_ref().map(|before| &before.properties);
+        if before != Some(&target.properties) {
+            // Dropping it closes it on another thread.
+            self.client = None;
+            self.backoff = Backoff::new();
+        }
+        let listed = |topic: &TopicName| target.topics.contains_key(topic);
+        self.first_found.retain(|topic, _| listed(topic));
+        self.starts.retain(|split| listed(&split.topic));
+        let cluster = &self.cluster;
+        let subjects: BTreeSet<String> = target
+            .topics
+            .keys()
+            .map(|topic| topic_subject(cluster, topic))
+            .collect();
+        self.voice
+            .retain(|subject| !subject.starts_with("topic ") || subjects.contains(subject));
+        self.target = Some(target);
+        self.round_due = Some(now);
+    }
+
+    fn step(&mut self) -> Result<(), Unheard> {
+        if self.round_due.is_some_and(|due| due <= Instant::now()) {
+            self.round()?;
+        }
+        self.look_up()
+    }
+
+    /// Describes the topics once, and says when to do it again.
+    fn round(&mut self) -> Result<(), Unheard> {
+        let Some(target) = self.target.clone() else {
+            return Ok(());
+        };
+        let done = self.describe(&target)?;
+        let wait = if done {
+            self.backoff = Backoff::new();
+            self.options.interval
+        } else {
+            self.backoff.failed(self.options.interval)
+        };
+        self.round_due = Some(Instant::now() + wait);
+        Ok(())
+    }
+
+    /// Describes the topics of `target`; whether the cluster answered.
+    fn describe(&mut self, target: &Target) -> Result<bool, Unheard> {
+        if !self.connect(&target.properties)? {
+            return Ok(false);
+        }
+        let Some((_, client)) = &mut self.client else {
+            return Ok(false);
+        };
+        let topics: Vec<TopicName> = target.topics.keys().cloned().collect();
+        let timeout = self.options.timeout;
+        let asked = client
+            .describe_topics(&topics, timeout)
+            .and_then(|answers| Ok((answers, client.cluster_id(timeout)?)));
+        if self.inbox.is_closed() {
+            return Err(Unheard);
+        }
+        let subject = format!("cluster {}", self.cluster);
+        let (answers, id) = match asked {
+            Ok(asked) => asked,
+            Err(error) => {
+                let message = format!("asking for its topics failed: {error}");
+                self.voice.say(&subject, TRANSIENT, &message)?;
+                self.renew(&target.properties);
+                return Ok(false);
+            }
+        };
+        if let Some(id) = &id
+            && let Some(other) = self.claims.claim(&self.cluster, &self.inbox, id)
+        {
+            let message = format!(
+                "it is the same Kafka cluster as cluster {other}, by its id {}, and is not read; \
+                 expected one name for one cluster",
+                id.0
+            );
+            self.voice.say(&subject, DEFINITE, &message)?;
+            return Ok(true);
+        }
+        self.voice.well(&subject, "it answers")?;
+        self.report(target.epoch, answers, id)?;
+        Ok(true)
+    }
+
+    /// Makes the client if there is none; whether there is one.
+    fn connect(&mut self, properties: &ClientProperties) -> Result<bool, Unheard> {
+        if self.client.is_some() {
+            return Ok(true);
+        }
+        let made = resolve(properties)
+            .map_err(|error| in_words(&error))
+            .and_then(|resolved| match ControlClient::new(resolved.iter()) {
+                Ok(client) => Ok((resolved, client)),
+                Err(error) => Err(error.to_string()),
+            });
+        match made {
+            Ok(client) => {
+                self.client = Some(client);
+                Ok(true)
+            }
+            Err(words) => {
+                let subject = format!("cluster {}", self.cluster);
+                let message = format!("no client can be made for it: {words}");
+                self.voice.say(&subject, DEFINITE, &message)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Gives a client up whose secrets are not what they were: that may be why it fails.
+    fn renew(&mut self, properties: &ClientProperties) {
+        let resolved = resolve(properties).ok();
+        self.client
+            .take_if(|(made_of, _)| resolved.is_some_and(|resolved| resolved != *made_of));
+    }
+
+    /// Reports the splits that `answers` name, and what is wrong with each topic.
+    fn report(
+        &mut self,
+        epoch: MetadataEpoch,
+        answers: Vec<TopicAnswer>,
+        id: Option<KafkaClusterId>,
+    ) -> Result<(), Unheard> {
+        let mut splits = Vec::new();
+        for TopicAnswer { topic, found } in answers {
+            let subject = topic_subject(&self.cluster, &topic);
+            match found {
+                Ok(found) => {
+                    self.voice.well(&subject, "it is there")?;
+                    self.first_found
+                        .entry(topic.clone())
+                        .or_insert_with(|| found.partitions.iter().copied().collect());
+                    splits.extend(self.splits(&topic, found, id.as_ref()));
+                }
+                Err(ControlError::UnknownTopic) => self.voice.say(
+                    &subject,
+                    HealthStatus::Waiting,
+                    "it does not exist; it is read as soon as somebody creates it",
+                )?,
+                Err(error) => {
+                    let message = format!("asking for its partitions failed: {error}");
+                    self.voice.say(&subject, TRANSIENT, &message)?;
+                }
+            }
+        }
+        if self
+            .reported
+            .as_ref()
+            .is_some_and(|(last, same)| *last == epoch && *same == splits)
+        {
+            return Ok(());
+        }
+        let cluster = &self.cluster;
+        tracing::debug!(%cluster, %epoch, splits = splits.len(), "found splits");
+        self.reported = Some((epoch, splits.clone()));
+        self.outlet.send(DiscoveryEvent::Found { epoch, splits })
+    }
+
+    fn splits(
+        &self,
+        topic: &TopicName,
+        found: FoundTopic,
+        cluster: Option<&KafkaClusterId>,
+    ) -> impl Iterator<Item = (KafkaSplit, KafkaIdentity)> {
+        let identity = KafkaIdentity {
+            cluster: cluster.cloned(),
+            topic: found.id,
+        };
+        found.partitions.into_iter().map(move |partition| {
+            let split = KafkaSplit::new(self.cluster.clone(), topic.clone(), partition);
+            (split, identity.clone())
+        })
+    }
+
+    /// Looks up the starts that are due, one call's worth at a time.
+    fn look_up(&mut self) -> Result<(), Unheard> {
+        let subject = format!("offsets of cluster {}", self.cluster);
+        while let Some((rule, batch)) = self.starts.batch(Instant::now()) {
+            let answers = self.ask_offsets(rule, &batch)?;
+            if self.inbox.is_closed() {
+                return Err(Unheard);
+            }
+            let now = Instant::now();
+            let mut failed = None;
+            for (split, answer) in batch.into_iter().zip(answers) {
+                match answer {
+                    Ok(start) => {
+                        if let Some(request) = self.starts.answered(&split) {
+                            tracing::debug!(%split, %start, "resolved where reading starts");
+                            self.outlet.send(DiscoveryEvent::Resolved {
+                                request,
+                                split,
+                                start,
+                            })?;
+                        }
+                    }
+                    Err(error) => {
+                        self.starts.failed(&split, now);
+                        failed.get_or_insert((split, error));
+                    }
+                }
+            }
+            if let Some((split, error)) = failed {
+                let message = format!("asking where split {split} starts failed: {error}");
+                self.voice.say(&subject, TRANSIENT, &message)?;
+                // A target may have come meanwhile, which is worth more than the rest.
+                return Ok(());
+            }
+        }
+        if self.starts.is_empty() {
+            self.voice
+                .well(&subject, "all that were asked for are known")?;
+        }
+        Ok(())
+    }
+
+    /// Asks where `batch` starts; one answer for each, in order.
+    fn ask_offsets(
+        &mut self,
+        rule: StartAt,
+        batch: &[KafkaSplit],
+    ) -> Result<Vec<Result<KafkaPosition, ControlError>>, Unheard> {
+        // Generations of one partition are one question.
+        let partitions: BTreeSet<(TopicName, Partition)> = batch.iter().map(partition).collect();
+        let partitions: Vec<_> = partitions.into_iter().collect();
+        let properties = self.target.as_ref().map(|target| target.properties.clone());
+        let properties = properties.unwrap_or_default();
+        let connected = self.connect(&properties)?;
+        let Some((_, client)) = self.client.as_mut().filter(|_| connected) else {
+            // `connect` has said why.
+            return Ok(batch.iter().map(|_| Err(ControlError::LeftOut)).collect());
+        };
+        let isolation = match properties.value("isolation.level") {
+            Some("read_uncommitted") => Isolation::Uncommitted,
+            _ => Isolation::Committed,
+        };
+        let answers = client.list_offsets(&partitions, rule, isolation, self.options.timeout);
+        let answers: BTreeMap<_, _> = answers.into_iter().collect();
+        let answer = |split| answers.get(&partition(split)).cloned();
+        Ok(batch
+            .iter()
+            .map(|split| answer(split).unwrap_or(Err(ControlError::LeftOut)))
+            .collect())
+    }
+}
+
+fn partition(split: &KafkaSplit) -> (TopicName, Partition) {
+    (split.topic.clone(), split.partition)
+}
+
+fn topic_subject(cluster: &ClusterId, topic: &TopicName) -> String {
+    format!("topic {cluster}/{topic}")
+}
+
+/// An error and what caused it, in one line.
+fn in_words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The embedded clusters cannot add partitions.
+    #[test]
+    fn a_partition_that_was_added_later_starts_at_its_beginning() {
+        let (events, _polled) = crossbeam_channel::bounded(1);
+        let outlet = Outlet::new(events, Box::new(|| {}));
+        let cluster = ClusterId::new("east").unwrap();
+        let orders = TopicName::new("orders").unwrap();
+        let options = AskOptions {
+            interval: Duration::ZERO,
+            timeout: Duration::ZERO,
+        };
+        let mut asker = Asker::new(
+            cluster.clone(),
+            Arc::default(),
+            Arc::default(),
+            outlet,
+            options,
+        );
+        asker.target = Some(Target {
+            epoch: MetadataEpoch(1),
+            topics: BTreeMap::from([(orders.clone(), StartAt::Latest)]),
+            properties: ClientProperties::new(),
+        });
+        let split = |name: &str, partition| {
+            let topic = TopicName::new(name).unwrap();
+            KafkaSplit::new(cluster.clone(), topic, Partition(partition))
+        };
+        let before = asker.rule(&split("orders", 1));
+
+        asker
+            .first_found
+            .insert(orders, BTreeSet::from([Partition(0)]));
+
+        assert_eq!(before, Some(StartAt::Latest));
+        assert_eq!(asker.rule(&split("orders", 0)), Some(StartAt::Latest));
+        assert_eq!(asker.rule(&split("orders", 1)), Some(StartAt::Earliest));
+        assert_eq!(asker.rule(&split("payments", 0)), None);
+    }
+}

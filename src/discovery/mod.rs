@@ -1,0 +1,219 @@
+//! Finds the splits of the subscribed streams.
+//!
+//! Every question to a cluster blocks, a hung cluster's for its whole deadline. So each cluster has
+//! a control thread and a control client of its own, and one that hangs delays no other. The timely
+//! thread leaves requests in their inboxes and takes events off one queue, and never waits for
+//! either.
+//!
+//! - [`Inbox`]: what a control thread is to do; a newer target replaces an older one.
+//! - [`Asker`]: the control thread of one cluster, which describes topics in rounds.
+//! - [`Starts`](starts::Starts): splits whose start is being looked up.
+//! - [`Claims`]: which cluster name has which Kafka cluster.
+//! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
+
+mod asker;
+mod claims;
+mod inbox;
+mod outlet;
+mod starts;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
+use timely_splits::epoch::MetadataEpoch;
+use timely_splits::health::{FailureKind, Health, HealthStatus};
+
+use self::asker::{AskOptions, Asker};
+use self::claims::Claims;
+use self::inbox::{Inbox, Target};
+use self::outlet::Outlet;
+use self::streams::SubscribedStreams;
+use crate::metadata::thread::{MetadataOptions, MetadataThread};
+use crate::metadata::{MetadataService, Subscription};
+use crate::model::{ClientProperties, ClusterId, KafkaSplit, StartAt, StreamsMetadata};
+
+/// The most events that wait to be polled; a control thread that has more to say waits.
+const EVENTS_MAX: usize = 1_024;
+
+/// How a [`KafkaDiscovery`] asks.
+#[derive(Clone, Debug)]
+pub(crate) struct DiscoveryOptions {
+    /// Where the reading of a partition starts whose stream does not say so.
+    pub(crate) start: StartAt,
+    /// How long after an answer a cluster is asked for its partitions again.
+    pub(crate) interval: Duration,
+    /// How long a cluster may take to answer one question.
+    pub(crate) timeout: Duration,
+    /// Properties of every control client, below those of its cluster.
+    pub(crate) properties: ClientProperties,
+    /// How the metadata service is asked.
+    pub(crate) metadata: MetadataOptions,
+}
+
+impl Default for DiscoveryOptions {
+    fn default() -> Self {
+        Self {
+            start: StartAt::default(),
+            interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(10),
+            properties: ClientProperties::new(),
+            metadata: MetadataOptions::default(),
+        }
+    }
+}
+
+/// Asks a metadata service and the clusters it names.
+///
+/// Dropping it ends its threads without waiting for them; one that is inside a call ends after it.
+pub(crate) struct KafkaDiscovery {
+    /// The first field, so that it is gone when threads that wait for room are to end.
+    events: Receiver<DiscoveryEvent<KafkaSplit>>,
+    /// What this thread itself has to say: at most a line for each request.
+    own: VecDeque<DiscoveryEvent<KafkaSplit>>,
+    /// Ends the asking of the metadata service.
+    _metadata: Option<MetadataThread>,
+    clusters: BTreeMap<ClusterId, Arc<Inbox>>,
+    claims: Arc<Claims>,
+    outlet: Outlet,
+    options: DiscoveryOptions,
+}
+
+impl KafkaDiscovery {
+    /// Starts to ask `service`; `wake` is called, on any thread, when there is something to poll.
+    ///
+    /// `subscription` has been validated.
+    pub(crate) fn start(
+        service: Box<dyn MetadataService>,
+        subscription: Subscription,
+        options: DiscoveryOptions,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Self {
+        let (sender, events) = bounded(EVENTS_MAX);
+        let outlet = Outlet::new(sender, wake);
+        let mut streams = SubscribedStreams::new(subscription, outlet.clone());
+        let asking = MetadataThread::start(
+            service,
+            options.metadata.clone(),
+            Box::new(move |event| streams.on_event(event)),
+        );
+        let mut own = VecDeque::new();
+        let metadata = asking
+            .inspect_err(|error| own.push_back(no_thread("metadata service", error)))
+            .ok();
+        Self {
+            events,
+            own,
+            _metadata: metadata,
+            clusters: BTreeMap::new(),
+            claims: Arc::default(),
+            outlet,
+            options,
+        }
+    }
+
+    /// Gives every cluster that `metadata` names its target, and ends the threads of the others.
+    fn discover(&mut self, epoch: MetadataEpoch, metadata: &StreamsMetadata) {
+        let topics = metadata.topics();
+        self.clusters.retain(|cluster, inbox| {
+            let listed = topics.contains_key(cluster) && metadata.clusters.contains_key(cluster);
+            if !listed {
+                inbox.close();
+                self.claims.release(cluster, inbox);
+            }
+            listed
+        });
+        for (cluster, names) in topics {
+            let Some(described) = metadata.clusters.get(cluster) else {
+                continue;
+            };
+            let starts = names.into_iter().map(|topic| {
+                let start = metadata.start(cluster, topic);
+                (topic.clone(), start.unwrap_or(self.options.start))
+            });
+            let target = Target {
+                epoch,
+                topics: starts.collect(),
+                properties: self.options.properties.overridden_by(&described.properties),
+            };
+            self.inbox(cluster).post_target(target);
+        }
+    }
+
+    /// The inbox of a cluster's control thread, which is started if there is none.
+    fn inbox(&mut self, cluster: &ClusterId) -> Arc<Inbox> {
+        if let Some(inbox) = self.clusters.get(cluster) {
+            return Arc::clone(inbox);
+        }
+        let inbox = Arc::new(Inbox::default());
+        let options = AskOptions {
+            interval: self.options.interval,
+            timeout: self.options.timeout,
+        };
+        let started = Asker::start(
+            cluster.clone(),
+            Arc::clone(&inbox),
+            Arc::clone(&self.claims),
+            self.outlet.clone(),
+            options,
+        );
+        match started {
+            Ok(()) => {
+                self.clusters.insert(cluster.clone(), Arc::clone(&inbox));
+            }
+            // Not inserted: the next metadata tries again.
+            Err(error) => self
+                .own
+                .push_back(no_thread(&format!("cluster {cluster}"), &error)),
+        }
+        inbox
+    }
+}
+
+fn no_thread(subject: &str, error: &std::io::Error) -> DiscoveryEvent<KafkaSplit> {
+    DiscoveryEvent::Health(Health::new(
+        subject,
+        HealthStatus::Failing(FailureKind::Transient),
+        format!("it is not asked, because no thread could be started: {error}"),
+    ))
+}
+
+impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
+    fn request(&mut self, request: DiscoveryRequest<KafkaSplit>) {
+        match request {
+            DiscoveryRequest::Discover { epoch, metadata } => self.discover(epoch, &metadata),
+            DiscoveryRequest::Resolve { request, split } => {
+                // A cluster that is not listed any more leaves requests unanswered, as promised.
+                if let Some(inbox) = self.clusters.get(&split.cluster) {
+                    inbox.post_start(request, split);
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {
+        self.own.pop_front().or_else(|| self.events.try_recv().ok())
+    }
+}
+
+impl Drop for KafkaDiscovery {
+    fn drop(&mut self) {
+        for inbox in self.clusters.values() {
+            inbox.close();
+        }
+    }
+}
+
+impl fmt::Debug for KafkaDiscovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaDiscovery")
+            .field("clusters", &self.clusters.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! What a metadata service says, cut down to the subscribed streams.
+
+use std::ops::ControlFlow;
+
+use timely_splits::discovery::DiscoveryEvent;
+use timely_splits::health::HealthStatus;
+
+use super::outlet::{Outlet, Unheard, Voice};
+use crate::metadata::Subscription;
+use crate::metadata::subscription::Selected;
+use crate::metadata::thread::MetadataEvent;
+use crate::model::{StreamId, StreamsMetadata};
+
+/// The subject of health about the metadata service.
+const SERVICE: &str = "metadata service";
+
+/// The subject of health about a subscription that selects nothing.
+const SUBSCRIPTION: &str = "subscription";
+
+/// The most names that a message lists.
+const NAMES_MAX: usize = 10;
+
+/// Hands on what a metadata service says about the subscribed streams.
+#[derive(Debug)]
+pub(super) struct SubscribedStreams {
+    subscription: Subscription,
+    outlet: Outlet,
+    voice: Voice,
+    /// The subjects that are waited for by the latest answer.
+    waiting: Vec<String>,
+}
+
+impl SubscribedStreams {
+    pub(super) fn new(subscription: Subscription, outlet: Outlet) -> Self {
+        Self {
+            subscription,
+            voice: Voice::new(outlet.clone()),
+            outlet,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Hands on one event; `Break` when nobody takes them any more.
+    pub(super) fn on_event(&mut self, event: MetadataEvent) -> ControlFlow<()> {
+        match self.hand_on(event) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(Unheard) => ControlFlow::Break(()),
+        }
+    }
+
+    fn hand_on(&mut self, event: MetadataEvent) -> Result<(), Unheard> {
+        match event {
+            MetadataEvent::Answered(metadata) => self.answered(&metadata),
+            MetadataEvent::Failed { error, .. } => {
+                let status = HealthStatus::Failing(error.kind());
+                let words = error.words();
+                // Some errors name a file instead, which the subject does not.
+                let message = words.strip_prefix("metadata service: ").unwrap_or(&words);
+                self.voice.say(SERVICE, status, message)
+            }
+            MetadataEvent::Recovered => self.voice.well(SERVICE, "it answers again"),
+        }
+    }
+
+    fn answered(&mut self, metadata: &StreamsMetadata) -> Result<(), Unheard> {
+        let selected = self.subscription.select(metadata);
+        let waited_for = waited_for(&selected);
+        self.outlet
+            .send(DiscoveryEvent::Metadata(selected.metadata))?;
+        for subject in &self.waiting {
+            if !waited_for.iter().any(|(waiting, _)| waiting == subject) {
+                self.voice.well(subject, "the metadata describes it")?;
+            }
+        }
+        for (subject, message) in &waited_for {
+            self.voice.say(subject, HealthStatus::Waiting, message)?;
+        }
+        self.waiting = waited_for.into_iter().map(|(subject, _)| subject).collect();
+        Ok(())
+    }
+}
+
+/// What is subscribed and not there: each subject with its message.
+fn waited_for(selected: &Selected) -> Vec<(String, String)> {
+    let known = names(&selected.known);
+    let mut waited_for: Vec<_> = selected
+        .unknown
+        .iter()
+        .map(|unknown| {
+            let nearest = unknown
+                .nearest
+                .as_ref()
+                .map_or_else(String::new, |name| format!("; did you mean '{name}'?"));
+            let message = format!("the metadata does not describe it, but {known}{nearest}");
+            (format!("stream {}", unknown.stream), message)
+        })
+        .collect();
+    if waited_for.is_empty() && selected.metadata.streams.is_empty() {
+        let message = format!("it selects no stream; the metadata describes {known}");
+        waited_for.push((SUBSCRIPTION.to_owned(), message));
+    }
+    waited_for
+}
+
+/// Names for a person: all of them, or the first ones and how many more there are.
+fn names(known: &[StreamId]) -> String {
+    if known.is_empty() {
+        return "no stream at all".to_owned();
+    }
+    let shown: Vec<String> = known
+        .iter()
+        .take(NAMES_MAX)
+        .map(|name| format!("'{name}'"))
+        .collect();
+    let more = known.len() - shown.len();
+    let shown = shown.join(", ");
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} and {more} more")
+    }
+}

@@ -1,0 +1,122 @@
+//! Runs workers, and ends the process when one of them is lost.
+//!
+//! When a worker of timely panics, its siblings in the process wait for it for ever; when a process
+//! is lost, the others find out one by one and panic in threads that nobody watches. A source
+//! cannot go on without any of its workers. So here a panic of a worker aborts the process, and the
+//! loss of another process ends this one with a sentence.
+
+use std::cell::Cell;
+use std::panic::{self, PanicHookInfo};
+use std::sync::Once;
+use std::thread;
+
+use timely::communication::WorkerGuards;
+use timely::worker::Worker;
+
+/// The exit status of a process that lost another one of its dataflow.
+pub const PEER_LOST_STATUS: i32 = 70;
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `func` on each worker that the command line asks for, with timely's own arguments.
+///
+/// `-w` is the number of workers a process, `-n` of processes, `-p` the index of this process, `-h`
+/// a file with one `host:port` a line. What is not timely's is left alone; `func` finds it in
+/// [`std::env::args`].
+///
+/// A worker that panics aborts the process. When another process is lost, this one says so and exits
+/// with [`PEER_LOST_STATUS`]: all of them have to be started again.
+///
+/// # Errors
+///
+/// If the arguments are not timely's, or another process cannot be reached.
+///
+/// # Examples
+///
+/// ```
+/// use timely::dataflow::operators::{Inspect, ToStream};
+///
+/// let arguments = ["program", "-w", "2"].map(String::from).into_iter();
+/// timely_kafka::execute_from_args(arguments, |worker| {
+///     worker.dataflow::<u64, _, _>(|scope| {
+///         (0..3).to_stream(scope).container::<Vec<_>>().inspect(|number| println!("{number}"));
+///     });
+/// })?;
+/// # Ok::<(), String>(())
+/// ```
+pub fn execute_from_args<T, F>(
+    args: impl Iterator<Item = String>,
+    func: F,
+) -> Result<WorkerGuards<T>, String>
+where
+    T: Send + 'static,
+    F: Fn(&mut Worker) -> T + Send + Sync + 'static,
+{
+    install();
+    timely::execute_from_args(args, move |worker| {
+        IS_WORKER.set(true);
+        func(worker)
+    })
+}
+
+/// Runs `func` on each worker of `config`; otherwise as [`execute_from_args`].
+///
+/// # Errors
+///
+/// If another process cannot be reached.
+pub fn execute<T, F>(config: timely::Config, func: F) -> Result<WorkerGuards<T>, String>
+where
+    T: Send + 'static,
+    F: Fn(&mut Worker) -> T + Send + Sync + 'static,
+{
+    install();
+    timely::execute(config, move |worker| {
+        IS_WORKER.set(true);
+        func(worker)
+    })
+}
+
+/// Adds to the panic hook, once a process, what ends it when a worker is lost.
+fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let earlier = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            if let Some(sentence) = peer_lost(panicked) {
+                say(&sentence);
+                signal_hook::low_level::exit(PEER_LOST_STATUS);
+            }
+            earlier(panicked);
+            if IS_WORKER.get() {
+                say("timely-kafka: a worker panicked; the process aborts, since its other workers would wait for it for ever");
+                signal_hook::low_level::abort();
+            }
+        }));
+    });
+}
+
+/// The sentence for a panic in the threads that timely exchanges data with other processes on.
+///
+/// A worker that sends to such a thread after its end panics as well, with words of timely's.
+fn peer_lost(panicked: &PanicHookInfo<'_>) -> Option<String> {
+    let current = thread::current();
+    let name = current.name().unwrap_or_default();
+    let payload = panicked.payload();
+    let text = (payload.downcast_ref::<String>().map(String::as_str))
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or_default();
+    let exchanging = name.starts_with("timely:recv-") || name.starts_with("timely:send-");
+    let poisoned = IS_WORKER.get() && text.contains("MergeQueue poisoned");
+    (exchanging || poisoned).then(|| {
+        "timely-kafka: the connection to another process of this dataflow was lost; this process \
+         ends, and all of them have to be started again"
+            .to_owned()
+    })
+}
+
+#[expect(clippy::print_stderr, reason = "the last words of a process")]
+fn say(sentence: &str) {
+    eprintln!("{sentence}");
+}

@@ -1,0 +1,221 @@
+use std::time::{Duration, Instant};
+
+use super::{ControlClient, ControlError, Isolation};
+use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord, KafkaApi};
+use crate::model::{KafkaPosition, Partition, StartAt, TopicName};
+
+/// Long enough for a machine that does many other things.
+const WHILE: Duration = Duration::from_secs(20);
+
+fn client(bootstrap_servers: &str) -> ControlClient {
+    ControlClient::new([("bootstrap.servers", bootstrap_servers)]).unwrap()
+}
+
+fn topic(name: &str) -> TopicName {
+    TopicName::new(name).unwrap()
+}
+
+fn partition(name: &str, number: i32) -> (TopicName, Partition) {
+    (topic(name), Partition(number))
+}
+
+#[test]
+fn topics_are_described_with_partitions_and_ids() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    cluster.create_topic("orders", 3).unwrap();
+    cluster.create_topic("payments", 1).unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+
+    let answers = control
+        .describe_topics(&[topic("payments"), topic("orders")], WHILE)
+        .unwrap();
+
+    let [payments, orders] = answers.as_slice() else {
+        panic!("{answers:?}");
+    };
+    let (payments, orders) = (
+        payments.found.clone().unwrap(),
+        orders.found.clone().unwrap(),
+    );
+    assert_eq!(payments.partitions, [Partition(0)]);
+    assert_eq!(
+        orders.partitions,
+        [Partition(0), Partition(1), Partition(2)]
+    );
+    assert!(orders.id.is_some());
+    assert_ne!(orders.id, payments.id);
+}
+
+/// K15.
+#[test]
+fn asking_for_a_topic_does_not_create_it() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+
+    for _ in 0..3 {
+        let answers = control.describe_topics(&[topic("orders")], WHILE).unwrap();
+        assert_eq!(answers[0].found, Err(ControlError::UnknownTopic));
+        let offsets = control.list_offsets(
+            &[partition("orders", 0)],
+            StartAt::Earliest,
+            Isolation::Committed,
+            Duration::from_secs(1),
+        );
+        assert!(offsets[0].1.is_err(), "{offsets:?}");
+    }
+
+    cluster.create_topic("orders", 1).unwrap();
+    let answers = control.describe_topics(&[topic("orders")], WHILE).unwrap();
+    assert_eq!(
+        answers[0].found.as_ref().unwrap().partitions,
+        [Partition(0)]
+    );
+}
+
+#[test]
+fn a_topic_that_must_not_be_seen_is_told_apart_from_one_that_is_not_there() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    cluster.create_topic("orders", 1).unwrap();
+    cluster
+        .fail_topic("orders", Some(EmbeddedFault::TopicAuthorizationFailed))
+        .unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+
+    let answers = control.describe_topics(&[topic("orders")], WHILE).unwrap();
+
+    let error = answers[0].found.clone().unwrap_err();
+    assert!(
+        error.to_string().contains("authorization failed"),
+        "{error}"
+    );
+}
+
+/// A cluster without a reachable controller, like librdkafka's own mock, lets the question for ids
+/// hang.
+#[test]
+fn a_cluster_without_a_controller_is_described_at_once_and_without_ids() {
+    let cluster = rdkafka::mocking::MockCluster::new(1).unwrap();
+    cluster.create_topic("orders", 2, 1).unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+    let began = Instant::now();
+
+    let answers = control
+        .describe_topics(&[topic("orders"), topic("payments")], WHILE)
+        .unwrap();
+
+    let found = answers[0].found.clone().unwrap();
+    assert_eq!(found.partitions, [Partition(0), Partition(1)]);
+    assert_eq!(found.id, None);
+    assert_eq!(answers[1].found, Err(ControlError::UnknownTopic));
+    assert!(began.elapsed() < WHILE, "{:?}", began.elapsed());
+}
+
+#[test]
+fn positions_are_looked_up_in_bulk() {
+    let cluster = EmbeddedCluster::start_with(2).unwrap();
+    cluster.create_topic("orders", 3).unwrap();
+    cluster.create_topic("wide", 2_500).unwrap();
+    cluster
+        .produce("orders", 1, vec![EmbeddedRecord::value("v"); 7])
+        .unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+    let mut asked: Vec<_> = (0..2_500).map(|number| partition("wide", number)).collect();
+    asked.push(partition("orders", 1));
+    asked.push(partition("orders", 9));
+    let offset = |answer: &Result<KafkaPosition, ControlError>| {
+        answer.as_ref().map(|position| position.next.get()).ok()
+    };
+
+    let ends = control.list_offsets(&asked, StartAt::Latest, Isolation::Committed, WHILE);
+    let begins = control.list_offsets(&asked, StartAt::Earliest, Isolation::Committed, WHILE);
+
+    assert_eq!(ends.len(), asked.len());
+    assert!(ends.iter().zip(&asked).all(|(end, asked)| end.0 == *asked));
+    assert!(ends[..2_500].iter().all(|end| offset(&end.1) == Some(0)));
+    assert_eq!(offset(&ends[2_500].1), Some(7));
+    assert_eq!(offset(&begins[2_500].1), Some(0));
+    assert_eq!(offset(&ends[2_501].1), None, "{:?}", ends[2_501]);
+}
+
+#[test]
+fn the_id_of_each_cluster_is_its_own() {
+    let (one, other) = (
+        EmbeddedCluster::start().unwrap(),
+        EmbeddedCluster::start().unwrap(),
+    );
+
+    let ids = [&one, &one, &other].map(|cluster| {
+        let mut control = client(&cluster.bootstrap_servers());
+        control.cluster_id(WHILE).unwrap().expect("mocks have one")
+    });
+
+    assert_eq!(ids[0], ids[1]);
+    assert_ne!(ids[0], ids[2]);
+}
+
+/// S16.
+#[test]
+fn a_cluster_that_cannot_be_reached_is_told_in_the_words_of_the_client() {
+    let refusing = "127.0.0.1:1";
+
+    let refused = client(refusing).describe_topics(&[topic("orders")], WHILE);
+    let unresolved = client("no-such-host.invalid:9092").describe_topics(&[topic("orders")], WHILE);
+
+    for (asked, expected) in [
+        (refused, "Connection refused"),
+        (unresolved, "Failed to resolve 'no-such-host.invalid:9092'"),
+    ] {
+        let Err(ControlError::Unreachable { words }) = asked else {
+            panic!("{asked:?}");
+        };
+        assert!(words.contains(expected), "{words}");
+    }
+}
+
+#[test]
+fn brokers_that_say_nothing_cost_the_deadline_and_no_more() {
+    let hung = EmbeddedCluster::start().unwrap();
+    hung.create_topic("orders", 1).unwrap();
+    let mut control = client(&hung.bootstrap_servers());
+    control.describe_topics(&[topic("orders")], WHILE).unwrap();
+    hung.delay(Duration::from_secs(60)).unwrap();
+
+    let silent = control.describe_topics(&[topic("orders")], Duration::from_millis(700));
+
+    let Err(ControlError::TimedOut { waited, .. }) = silent else {
+        panic!("{silent:?}");
+    };
+    assert_eq!(waited, Duration::from_millis(700));
+}
+
+/// A partial answer leaves a negative offset, without an error, where nothing was answered.
+#[test]
+fn a_position_is_never_made_up() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    cluster.create_topic("orders", 1).unwrap();
+    cluster
+        .produce("orders", 0, vec![EmbeddedRecord::value("v"); 7])
+        .unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+    let asked = [partition("orders", 0)];
+    let mut ask = || {
+        let wait = Duration::from_secs(3);
+        let answers = control.list_offsets(&asked, StartAt::Latest, Isolation::Committed, wait);
+        answers[0].1.clone().map(|position| position.next.get())
+    };
+    assert_eq!(ask(), Ok(7));
+
+    for fault in [
+        EmbeddedFault::NotLeader,
+        EmbeddedFault::TopicAuthorizationFailed,
+        EmbeddedFault::Storage,
+        EmbeddedFault::Disconnect,
+    ] {
+        cluster.fail(KafkaApi::ListOffsets, 30, fault);
+        let failed = ask();
+        cluster.fail_no_more(KafkaApi::ListOffsets);
+
+        assert!(failed.is_err(), "{fault:?}: {failed:?}");
+        assert_eq!(ask(), Ok(7), "{fault:?}");
+    }
+}

@@ -1,0 +1,288 @@
+//! Describes a source.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use timely_splits::log::{BindingLog, MemoryLog};
+
+use super::{EnumerationParts, KafkaSource};
+use crate::discovery::DiscoveryOptions;
+use crate::fetcher::Settings as FetchSettings;
+use crate::metadata::{
+    MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
+};
+use crate::model::{ClientProperties, KafkaSplit, StartAt};
+
+/// The default of [`KafkaSourceBuilder::memory`].
+const MEMORY: usize = 256 << 20;
+
+/// The part of the memory that the client of one cluster may fill with what nobody took yet.
+const CLIENT_SHARE: usize = 16;
+
+/// Why a source cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No metadata service was given.
+    #[error("source {name}: no metadata service; expected one by .metadata(...)")]
+    NoMetadata {
+        /// The source.
+        name: String,
+    },
+    /// No subscription was given, or one that cannot match anything.
+    #[error("source {name}: {error}")]
+    Subscription {
+        /// The source.
+        name: String,
+        /// What is wrong with it.
+        error: SubscriptionError,
+    },
+    /// A client property is unknown, or is set by the source itself.
+    #[error("source {name}: {mistake}")]
+    Property {
+        /// The source.
+        name: String,
+        /// What is wrong with it.
+        mistake: PropertyMistake,
+    },
+    /// The process has no thread or file descriptor left.
+    #[error("source {name}: the thread that wakes its workers cannot be started")]
+    Resources {
+        /// The source.
+        name: String,
+        /// What the operating system reported.
+        source: std::io::Error,
+    },
+    /// A duration or a number is zero where that makes no sense.
+    #[error("source {name}: {setting} is zero; expected {expected}")]
+    Zero {
+        /// The source.
+        name: String,
+        /// What was set.
+        setting: &'static str,
+        /// What was expected.
+        expected: &'static str,
+    },
+}
+
+/// Describes a [`KafkaSource`].
+///
+/// A metadata service and a subscription have to be given; everything else has a default.
+#[derive(Default)]
+pub struct KafkaSourceBuilder {
+    settings: Settings,
+    metadata: Option<Box<dyn MetadataService>>,
+    subscribed: bool,
+    log: Option<Box<dyn BindingLog<KafkaSplit>>>,
+}
+
+/// Everything about a source that is the same in all its processes.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(super) name: String,
+    pub(super) subscription: Subscription,
+    pub(super) start: StartAt,
+    pub(super) properties: ClientProperties,
+    pub(super) tick_interval: Duration,
+    pub(super) discovery_interval: Duration,
+    pub(super) metadata: MetadataOptions,
+    pub(super) memory: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: "kafka".to_owned(),
+            subscription: Subscription::streams::<&str>([]),
+            start: StartAt::default(),
+            properties: ClientProperties::new(),
+            tick_interval: Duration::from_millis(100),
+            discovery_interval: Duration::from_secs(5),
+            metadata: MetadataOptions::default(),
+            memory: MEMORY,
+        }
+    }
+}
+
+impl Settings {
+    pub(super) fn discovery(&self) -> DiscoveryOptions {
+        DiscoveryOptions {
+            start: self.start,
+            interval: self.discovery_interval,
+            properties: self.fetching().control(&ClientProperties::new()),
+            metadata: self.metadata.clone(),
+            ..DiscoveryOptions::default()
+        }
+    }
+
+    pub(super) fn fetching(&self) -> FetchSettings {
+        FetchSettings {
+            source: self.name.clone(),
+            properties: self.properties.clone(),
+            queued_bytes_max: self.memory / CLIENT_SHARE,
+        }
+    }
+
+    /// What one of `peers` workers may have in flight.
+    ///
+    /// It is divided by all workers of the dataflow and not by those of the process, which a worker
+    /// cannot tell: with several processes each uses less than it may.
+    pub(super) fn bytes_a_worker(&self, peers: usize) -> usize {
+        (self.memory / 2 / peers).max(1)
+    }
+
+    /// Tells whether two processes were configured alike.
+    pub(super) fn digest(&self) -> u64 {
+        // The keys of this hasher are fixed, and all processes run the same program.
+        let mut hasher = DefaultHasher::new();
+        let properties: BTreeMap<_, _> = self.properties.iter().collect();
+        (&self.name, format!("{:?}", self.subscription), self.start).hash(&mut hasher);
+        (properties, self.tick_interval, self.discovery_interval).hash(&mut hasher);
+        self.memory.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl KafkaSourceBuilder {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// What the source is called: in the names of its operators, in its clients' ids, in the log.
+    /// The default is `kafka`.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.settings.name);
+        self
+    }
+
+    /// The service that says what the streams consist of. Only the process of worker 0 asks it.
+    #[must_use]
+    pub fn metadata(mut self, service: impl MetadataService) -> Self {
+        self.metadata = Some(Box::new(service));
+        self
+    }
+
+    /// How the metadata service is asked: its deadline, and the back-off after a failure.
+    #[must_use]
+    pub fn metadata_options(mut self, options: MetadataOptions) -> Self {
+        self.settings.metadata = options;
+        self
+    }
+
+    /// The streams to read.
+    #[must_use]
+    pub fn subscribe(mut self, subscription: Subscription) -> Self {
+        self.settings.subscription = subscription;
+        self.subscribed = true;
+        self
+    }
+
+    /// Where reading starts in partitions for which the metadata does not say it. The default is
+    /// [`StartAt::Earliest`]: nothing is lost between the creation of a topic and its discovery.
+    #[must_use]
+    pub fn start(mut self, start: StartAt) -> Self {
+        self.settings.start = start;
+        self
+    }
+
+    /// Where bindings become durable. Without a log they are kept in memory, and a source that is
+    /// started again starts anew.
+    #[must_use]
+    pub fn log(mut self, log: impl BindingLog<KafkaSplit>) -> Self {
+        self.log = Some(Box::new(log));
+        self
+    }
+
+    /// Properties of the clients of all clusters; those that the metadata gives a cluster win.
+    #[must_use]
+    pub fn properties(mut self, properties: ClientProperties) -> Self {
+        self.settings.properties = properties;
+        self
+    }
+
+    /// How long a tick stays open; 100 ms by default. Shorter: records become final sooner. Longer:
+    /// fewer bindings.
+    #[must_use]
+    pub fn tick_interval(mut self, interval: Duration) -> Self {
+        self.settings.tick_interval = interval;
+        self
+    }
+
+    /// How often clusters are asked for partitions that appeared; 5 s by default.
+    #[must_use]
+    pub fn discovery_interval(mut self, interval: Duration) -> Self {
+        self.settings.discovery_interval = interval;
+        self
+    }
+
+    /// How many bytes a process may use for records, about; 256 MiB by default.
+    ///
+    /// Half of it is for what the workers emitted and the user has not dealt with, a sixteenth for
+    /// what the client of each cluster has fetched.
+    #[must_use]
+    pub fn memory(mut self, bytes: usize) -> Self {
+        self.settings.memory = bytes;
+        self
+    }
+
+    /// The source.
+    ///
+    /// Nothing is asked of any broker before the source is read.
+    ///
+    /// # Errors
+    ///
+    /// If something that is needed is missing, or something that was given cannot work.
+    pub fn build(self) -> Result<KafkaSource, BuildError> {
+        let name = || self.settings.name.clone();
+        if let Err(error) = self.settings.subscription.validate() {
+            return Err(BuildError::Subscription {
+                name: name(),
+                error,
+            });
+        }
+        if let Some(mistake) = PropertyMistake::first_of(&self.settings.properties) {
+            return Err(BuildError::Property {
+                name: name(),
+                mistake,
+            });
+        }
+        let zeros = [
+            (self.settings.tick_interval.is_zero(), "tick_interval"),
+            (
+                self.settings.discovery_interval.is_zero(),
+                "discovery_interval",
+            ),
+            (self.settings.memory == 0, "memory"),
+        ];
+        if let Some((_, setting)) = zeros.into_iter().find(|(zero, _)| *zero) {
+            return Err(BuildError::Zero {
+                name: name(),
+                setting,
+                expected: "more than that",
+            });
+        }
+        let Some(service) = self.metadata else {
+            return Err(BuildError::NoMetadata { name: name() });
+        };
+        let log = self.log.unwrap_or_else(|| {
+            tracing::warn!(
+                source = self.settings.name,
+                "no log was given: the source is exact while it runs, and starts anew after a restart"
+            );
+            Box::new(MemoryLog::new())
+        });
+        let name = name();
+        KafkaSource::new(self.settings, EnumerationParts { service, log })
+            .map_err(|source| BuildError::Resources { name, source })
+    }
+}
+
+impl std::fmt::Debug for KafkaSourceBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KafkaSourceBuilder")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

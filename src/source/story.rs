@@ -1,0 +1,131 @@
+//! Tells what happens in a source, as `tracing` events that a person can follow.
+//!
+//! At `info` are the changes that a person made or has to know of, at `debug` what the source does
+//! about them split by split, at `trace` every tick.
+
+use timely_splits::event::{Observer, SourceEvent};
+use timely_splits::health::{FailureKind, Health, HealthStatus};
+use timely_splits::protocol::ReleaseReason;
+
+use crate::model::{KafkaSplit, StreamsMetadata};
+
+/// An observer that tells the story of one worker.
+pub(super) fn observer(worker: usize) -> Observer<KafkaSplit> {
+    Observer::new(move |event| tell(worker, event))
+}
+
+fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
+    match event {
+        SourceEvent::Started { readers } => tracing::info!("reading on {readers} workers"),
+        SourceEvent::MetadataAdopted { epoch, metadata } => {
+            tracing::info!("metadata epoch {epoch}: {}", Streams(metadata));
+        }
+        SourceEvent::SplitFound { split } => tracing::debug!("split {split}: found"),
+        SourceEvent::SplitResolved { split, start } => {
+            tracing::debug!("split {split}: starts at {start}");
+        }
+        SourceEvent::Planned {
+            epoch,
+            assigned,
+            revoked,
+        } => tracing::debug!("plan {epoch}: {assigned} splits assigned, {revoked} asked back"),
+        SourceEvent::Assigned {
+            split,
+            reader,
+            split_epoch,
+            start,
+        } => tracing::debug!(
+            "split {split}: assigned to worker {reader} at {start}, for the {} time",
+            ordinal(split_epoch.0)
+        ),
+        SourceEvent::Released {
+            split,
+            reader,
+            next,
+            why,
+        } => {
+            let why = match why {
+                ReleaseReason::Revoked => "to be moved",
+                ReleaseReason::NotListed => "since the metadata does not list it; kept",
+            };
+            tracing::debug!("split {split}: released by worker {reader} at {next}, {why}");
+        }
+        SourceEvent::FetcherDown {
+            split,
+            reader,
+            kind: FailureKind::Transient,
+            message,
+        } => tracing::warn!("split {split}: worker {reader} tries again: {message}"),
+        SourceEvent::FetcherDown {
+            split,
+            reader,
+            kind: FailureKind::Definite,
+            message,
+        } => tracing::error!("split {split}: worker {reader} stopped reading it: {message}"),
+        SourceEvent::Bound { tick, splits } => {
+            tracing::trace!("tick {tick}: durable, {splits} splits moved");
+        }
+        SourceEvent::Health(health) => tell_health(worker, health),
+        SourceEvent::Ended => tracing::info!("the last tick is durable: the source has ended"),
+        _ => {}
+    }
+}
+
+fn tell_health(worker: usize, health: &Health) {
+    match health.status {
+        HealthStatus::Well => tracing::info!(worker, "{health}"),
+        HealthStatus::Waiting | HealthStatus::Failing(FailureKind::Transient) => {
+            tracing::warn!(worker, "{health}");
+        }
+        HealthStatus::Failing(FailureKind::Definite) => tracing::error!(worker, "{health}"),
+    }
+}
+
+/// Shows which topics of which clusters each stream consists of.
+struct Streams<'a>(&'a StreamsMetadata);
+
+impl std::fmt::Display for Streams<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.streams.is_empty() {
+            return f.write_str("no stream");
+        }
+        let streams = self.0.streams.iter().map(|(stream, described)| {
+            let clusters = described.clusters.iter().map(|(cluster, read)| {
+                let topics: Vec<_> = read.topics.iter().map(ToString::to_string).collect();
+                format!("{cluster}[{}]", topics.join(", "))
+            });
+            let clusters: Vec<_> = clusters.collect();
+            format!("{stream} = {}", clusters.join(" + "))
+        });
+        f.write_str(&streams.collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// `1st`, `2nd`, `3rd`, `4th` ...
+fn ordinal(number: u64) -> String {
+    let suffix = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinals_read_as_english() {
+        let said: Vec<_> = [1, 2, 3, 4, 11, 12, 13, 21, 112].map(ordinal).into();
+
+        assert_eq!(
+            said,
+            [
+                "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"
+            ]
+        );
+    }
+}
