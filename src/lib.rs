@@ -19,7 +19,11 @@
 //!
 //! The operators themselves are those of the crate `timely-splits`, which knows no Kafka.
 
+mod discovery;
+pub mod embedded;
+mod execute;
 mod fetcher;
+pub mod manual;
 pub mod metadata;
 pub mod model;
 pub mod records;

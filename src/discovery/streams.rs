@@ -51,7 +51,9 @@ impl SubscribedStreams {
     fn hand_on(&mut self, event: MetadataEvent) -> Result<(), Unheard> {
         match event {
             MetadataEvent::Answered(metadata) => self.answered(&metadata),
-            MetadataEvent::Failed { error, .. } => {
+            MetadataEvent::Failed { consecutive, error } => {
+                // Each is logged; a person hears of a row of them once.
+                tracing::debug!(consecutive, "metadata service: {error}");
                 let status = HealthStatus::Failing(error.kind());
                 let words = error.words();
                 // Some errors name a file instead, which the subject does not.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crossbeam_channel::RecvTimeoutError;
-use timely::scheduling::SyncActivator;
 use timely_splits::epoch::MetadataEpoch;
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 
@@ -53,30 +52,13 @@ impl ClientPool {
         }))
     }
 
-    /// The fetcher of one worker, which activates its operator by `activator`. `worker` tells the
-    /// workers of this process apart.
+    /// The fetcher of one worker, which wakes its operator by `activate`. `worker` tells the workers
+    /// of this process apart.
     ///
     /// # Errors
     ///
     /// If the process has no file descriptor left.
     pub(crate) fn fetcher(
-        self: &Arc<Self>,
-        worker: usize,
-        activator: SyncActivator,
-    ) -> io::Result<KafkaFetcher> {
-        let activate = move || {
-            // Fails when the worker is gone, which has nothing left to do then.
-            activator.activate().ok();
-        };
-        self.fetcher_that_calls(worker, Box::new(activate))
-    }
-
-    /// As [`fetcher`](Self::fetcher), with any way to wake the operator.
-    ///
-    /// # Errors
-    ///
-    /// If the process has no file descriptor left.
-    pub(crate) fn fetcher_that_calls(
         self: &Arc<Self>,
         worker: usize,
         activate: Box<dyn Fn() + Send + Sync>,

@@ -167,6 +167,14 @@ impl KafkaSource {
         self.shared.control.clone()
     }
 
+    /// Closes the clients of this process, after its dataflow has ended, and waits for that for five
+    /// seconds at most; says how many did not close in time and were left open.
+    ///
+    /// A source that is dropped closes its clients as well, but waits for nothing.
+    pub fn close(self) -> usize {
+        self.shared.pool.close()
+    }
+
     /// Reads the source into a dataflow whose times are ticks: milliseconds since the Unix epoch.
     ///
     /// # Panics

@@ -237,6 +237,11 @@ impl NativeQueue {
 }
 
 /// Called by librdkafka for each message.
+///
+/// # Safety
+///
+/// `message` is alive during the call, and `opaque` is what [`NativeQueue::consume`] passed with this
+/// very callback.
 unsafe extern "C" fn take<R: Receiver>(message: *mut sys::rd_kafka_message_t, opaque: *mut c_void) {
     // SAFETY: `consume` passed this value, and librdkafka calls from within that call only.
     let consumption = unsafe { &mut *opaque.cast::<Consumption<'_, R>>() };

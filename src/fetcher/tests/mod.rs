@@ -132,7 +132,7 @@ impl Worker {
             // A bell that rings already need not be rung.
             ring.try_send(()).ok();
         };
-        let fetcher = pool.fetcher_that_calls(worker, Box::new(activate));
+        let fetcher = pool.fetcher(worker, Box::new(activate));
         Self {
             fetcher: fetcher.unwrap(),
             bell,

@@ -173,7 +173,7 @@ fn the_operator_is_woken_once_however_much_comes_before_it_looks() {
     let pool = pool();
     let (count, counted) = crossbeam_channel::unbounded();
     let activate = move || count.send(()).unwrap();
-    let mut fetcher = pool.fetcher_that_calls(0, Box::new(activate)).unwrap();
+    let mut fetcher = pool.fetcher(0, Box::new(activate)).unwrap();
     fetcher.adopt(
         MetadataEpoch(1),
         &metadata("t", &[("east", broker.properties())]),
