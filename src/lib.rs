@@ -43,3 +43,8 @@ pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscriptio
 pub use crate::model::{KafkaPosition, KafkaSplit, StartAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
 pub use crate::source::{BuildError, KafkaSource, KafkaSourceBuilder, Read, ReadOptions};
+
+/// Compiles the program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
