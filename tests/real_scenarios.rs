@@ -12,7 +12,7 @@ mod real;
 #[path = "support/scenario/mod.rs"]
 mod scenario;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 
 use kafka::RealKafka;
 use real::Real;
@@ -21,7 +21,7 @@ use scenario::{Backend, World};
 
 fn main() {
     scenario::child::run_if_asked();
-    let arguments = Arguments::from_args();
+    let arguments = scenario::arguments();
     let mut scenarios = scenario::shared::all::<Real>();
     scenarios.push((
         "a_topic_grows_while_a_cluster_is_removed",

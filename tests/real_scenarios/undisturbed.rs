@@ -74,14 +74,13 @@ fn assert_fetched_once(brokers: &Real, topic: &str) {
     assert!(offsets.is_sorted(), "offsets go back: {offsets:?}");
     let filled = fetches.iter().filter(|one| one.bytes > 0);
     let starts: Vec<_> = filled.map(|one| one.offset).collect();
-    let distinct: BTreeSet<_> = starts.iter().collect();
     assert!(
         starts.len() >= FETCHES_MIN,
         "answers have records: {starts:?}"
     );
-    assert_eq!(
-        starts.len(),
-        distinct.len(),
-        "records came twice: {starts:?}"
-    );
+    let twice: Vec<_> = starts
+        .windows(2)
+        .filter(|pair| pair[0] == pair[1])
+        .collect();
+    assert!(twice.is_empty(), "records came twice, from {twice:?} on");
 }

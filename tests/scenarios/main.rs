@@ -15,7 +15,7 @@ mod undisturbed;
 #[path = "../support/scenario/mod.rs"]
 mod scenario;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 
 use scenario::{Backend, Embedded, World};
 
@@ -24,7 +24,7 @@ const WORKERS: [usize; 3] = [1, 2, 4];
 
 fn main() {
     scenario::child::run_if_asked();
-    let arguments = Arguments::from_args();
+    let arguments = scenario::arguments();
     let trials = [
         shared(),
         changes::trials(),

@@ -26,9 +26,21 @@ pub(crate) mod watched;
 pub(crate) mod worker;
 pub(crate) mod world;
 
+use libtest_mimic::Arguments;
+
 pub(crate) use brokers::{Brokers, Embedded};
 pub(crate) use exactly::assert_exact;
 pub(crate) use observed::{Output, State};
 pub(crate) use plan::{Backend, Service, Streams};
 pub(crate) use run::Run;
 pub(crate) use world::{Described, World};
+
+/// How many scenarios run at once unless the command line says so: they wait most of the time.
+const SIDE_BY_SIDE: usize = 4;
+
+/// What the command line asks for.
+pub(crate) fn arguments() -> Arguments {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(SIDE_BY_SIDE);
+    arguments
+}

@@ -3,7 +3,9 @@
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::ops::Range;
+use std::process::{self, Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,6 +16,9 @@ use tempfile::NamedTempFile;
 use super::child::{MARK, PART, Part};
 use super::observed::{Observed, Seen};
 use super::plan::Plan;
+
+/// Where timely's processes meet.
+const PORTS: Range<u32> = 10_000..20_000;
 
 /// A process of a source. It is killed when this is dropped.
 #[derive(Debug)]
@@ -51,14 +56,28 @@ pub(crate) fn start_two(plan: &Plan, workers: usize, observed: &Arc<Observed>) -
 
 /// A file with two addresses that nobody listens on.
 fn host_file() -> NamedTempFile {
-    let bind = || TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let mut file = NamedTempFile::new().expect("the folder for temporary files is writable");
     // Both at once, so that they differ.
-    for listener in [bind(), bind()] {
+    for listener in [free_port(), free_port()] {
         let address = listener.local_addr().expect("it is bound");
         writeln!(file, "{address}").expect("the folder for temporary files is writable");
     }
     file
+}
+
+/// A port below those that the system gives to whoever asks for any: one of those could be given away
+/// before the process that it is meant for listens on it.
+fn free_port() -> TcpListener {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    (0..PORTS.end - PORTS.start)
+        .find_map(|_| {
+            let step = NEXT.fetch_add(1, Ordering::Relaxed);
+            // Test programs that run side by side start far from each other.
+            let offset =
+                process::id().wrapping_mul(97).wrapping_add(step) % (PORTS.end - PORTS.start);
+            TcpListener::bind(format!("127.0.0.1:{}", PORTS.start + offset)).ok()
+        })
+        .expect("a port is free")
 }
 
 impl Process {
