@@ -7,16 +7,18 @@ use libtest_mimic::Trial;
 use timely_splits::health::HealthStatus;
 
 use crate::scenario::{Backend, Described, Output, State, assert_exact};
-use crate::{each, world};
+use crate::{each, once, world};
 
 /// How many ticks may wait for the log.
 const TICKS_WAITING_MAX: usize = 4;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    each(
-        "a_log_that_does_not_answer_holds_the_frontier_at_its_tick",
-        held_log,
-    )
+    let name = "a_log_that_does_not_answer_holds_the_frontier_at_its_tick";
+    let mut trials = each(name, held_log);
+    trials.push(once(&format!("{name}::2_processes_of_1"), || {
+        held_log(Backend::TwoProcesses(1));
+    }));
+    trials
 }
 
 fn held_log(backend: Backend) {
