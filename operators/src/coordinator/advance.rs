@@ -1,6 +1,6 @@
 //! What becomes possible once something was learnt.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::ownership::Ownership;
@@ -24,7 +24,7 @@ impl<S: Split> Coordinator<S> {
     pub(super) fn advance(&mut self, now: Duration) {
         self.start(now);
         if self.phase == Phase::Running {
-            self.plan();
+            self.plan(now);
             self.close();
             self.tick(now);
         }
@@ -61,14 +61,15 @@ impl<S: Split> Coordinator<S> {
     }
 
     /// Runs the assignor if something changed, and brings splits nearer to their target.
-    fn plan(&mut self) {
+    fn plan(&mut self, now: Duration) {
         let Some(metadata) = self.metadata.as_ref().filter(|_| self.ticks.assigning()) else {
             return;
         };
-        if self.plan_due {
+        let balance = self.balance_due.take_if(|due| now >= *due).is_some();
+        if self.plan_due || balance {
             self.plan_due = false;
             self.plan_epoch = self.plan_epoch.next();
-            let current = self
+            let current: BTreeMap<_, _> = self
                 .splits
                 .iter()
                 .filter(|(split, entry)| {
@@ -86,6 +87,11 @@ impl<S: Split> Coordinator<S> {
                 .collect();
             let readers: Vec<_> = self.readers.keys().copied().collect();
             self.target = self.assignor.plan(&readers, &current);
+            if self.balance_due.is_some() {
+                let held = current.into_iter();
+                let held = held.filter_map(|(split, reader)| Some((split, reader?)));
+                self.target.extend(held);
+            }
             self.restless = self.target.keys().cloned().collect();
         }
         let (mut assigned, mut revoked) = (0, 0);

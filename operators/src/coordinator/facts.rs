@@ -1,8 +1,10 @@
 //! What the coordinator learns from each event.
 
+use std::time::Duration;
+
 use super::ownership::{Entry, Ownership};
 use super::ticks::Ending;
-use super::{Coordinator, Intention, Phase};
+use super::{BALANCED_AFTER, Coordinator, Intention, Phase};
 use crate::binding::Binding;
 use crate::discovery::DiscoveryRequest;
 use crate::epoch::{MetadataEpoch, ReaderId, RequestId, SplitEpoch};
@@ -33,7 +35,7 @@ impl<S: Split> Coordinator<S> {
         }
     }
 
-    pub(super) fn adopt(&mut self, metadata: S::Metadata) {
+    pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
         if self.metadata.as_ref() == Some(&metadata) {
             return;
         }
@@ -70,6 +72,7 @@ impl<S: Split> Coordinator<S> {
                 metadata,
             }));
         self.plan_due = true;
+        self.balance_due = Some(now + BALANCED_AFTER);
     }
 
     pub(super) fn found(&mut self, epoch: MetadataEpoch, splits: Vec<(S, S::Identity)>) {

@@ -35,6 +35,12 @@ use crate::binding::Binding;
 /// How long the log may hold up a tick that is due before a person is told.
 const STALL_TOLD_AFTER: Duration = Duration::from_secs(1);
 
+/// How long after a change of metadata no split is taken from its reader for balance.
+///
+/// What a change removes is gone at once, and what it adds is found by and by. Splits that were
+/// moved in between, to fill gaps that the new ones are about to fill, would pause for nothing.
+const BALANCED_AFTER: Duration = Duration::from_secs(2);
+
 /// What the coordinator is told once.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorOptions {
@@ -91,6 +97,8 @@ pub struct Coordinator<S: Split> {
     plan_epoch: PlanEpoch,
     /// Whether something changed that the assignor must see.
     plan_due: bool,
+    /// When splits may be moved for balance again, if not now.
+    balance_due: Option<Duration>,
     /// The reader that the last plan gives each split.
     target: BTreeMap<S, ReaderId>,
     /// Every split that was ever found and resolved, and those that are being resolved.
@@ -135,6 +143,7 @@ impl<S: Split> Coordinator<S> {
             metadata_epoch: MetadataEpoch::default(),
             plan_epoch: PlanEpoch::default(),
             plan_due: false,
+            balance_due: None,
             target: BTreeMap::new(),
             splits: BTreeMap::new(),
             restless: BTreeSet::new(),
@@ -237,7 +246,7 @@ impl<S: Split> Coordinator<S> {
     /// The discovery answered.
     pub fn handle_discovery(&mut self, event: DiscoveryEvent<S>, now: Duration) {
         match event {
-            DiscoveryEvent::Metadata(metadata) => self.adopt(metadata),
+            DiscoveryEvent::Metadata(metadata) => self.adopt(metadata, now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits),
             DiscoveryEvent::Resolved {
                 request,
