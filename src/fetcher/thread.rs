@@ -120,6 +120,9 @@ impl ClientThread {
                     start,
                 } if life == self.life => {
                     self.end(&mut ending);
+                    if life != self.life {
+                        continue;
+                    }
                     let partition = partition_of(&split);
                     if starting.contains_key(&partition) {
                         self.start(&mut starting);
@@ -190,7 +193,12 @@ impl ClientThread {
             .flat_map(|open| starting.keys().filter_map(|key| open.assigned.get(key)))
             .map(|old| (old.worker, old.split.clone(), old.split_epoch))
             .collect();
+        let life = self.life;
         self.end(&mut replaced);
+        if life != self.life {
+            // The workers are told that what they had asked for is over, and ask again.
+            return;
+        }
         let Some(open) = &mut self.open else { return };
         let (present, gone): (Vec<_>, Vec<_>) = starting
             .into_iter()

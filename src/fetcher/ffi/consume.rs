@@ -18,6 +18,14 @@ use crate::records::{RecordTime, RecordTimeType};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TopicKey(usize);
 
+#[cfg(test)]
+impl TopicKey {
+    /// A key of no client's, for tests of what takes messages.
+    pub(crate) fn numbered(number: usize) -> Self {
+        Self(number)
+    }
+}
+
 /// A hold on a topic, which keeps its [`TopicKey`] from being given to another one.
 ///
 /// # Invariants

@@ -79,6 +79,32 @@ fn brokers_that_do_not_answer_are_complained_of_once() {
 }
 
 #[test]
+fn a_cluster_whose_brokers_come_back_is_well_again_and_read_on() {
+    let broker = Broker::with_topic("t", 1);
+    broker.write("t", 0, 10);
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let read = split("east", "t", 0);
+    worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
+    worker.assign(&read, 1, at(0));
+    worker.until("the first records", |worker| worker.count(&read) == 10);
+
+    broker.cluster.broker_down(1).unwrap();
+    worker.until("a complaint", |worker| !worker.health.is_empty());
+    broker.cluster.broker_up(1).unwrap();
+    broker.write("t", 0, 10);
+    worker.until("the other records", |worker| worker.count(&read) == 20);
+    while worker.health.last().unwrap().status != HealthStatus::Well {
+        broker.write("t", 0, 1);
+        let before = worker.count(&read);
+        worker.until("one more", |worker| worker.count(&read) > before);
+    }
+
+    assert!(worker.downs.is_empty());
+    assert_eq!(worker.health.last().unwrap().message, "records come again");
+}
+
+#[test]
 fn a_change_of_properties_swaps_the_client_and_touches_no_other_cluster() {
     let (east, west) = (Broker::with_topic("t", 1), Broker::with_topic("t", 1));
     east.write("t", 0, 10);

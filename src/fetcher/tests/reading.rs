@@ -5,6 +5,7 @@ use timely_splits::fetcher::DownCause;
 use timely_splits::health::FailureKind;
 
 use super::*;
+use crate::model::LeaderEpoch;
 use crate::records::RecordTimeType;
 
 #[test]
@@ -32,6 +33,12 @@ fn every_record_is_read_once_and_in_order() {
 
     for worker in &workers {
         assert_eq!(worker.records.len(), 2);
+        for (_, position) in worker.assigned.values() {
+            assert_eq!(
+                *position,
+                KafkaPosition::after(Offset::new(499), Some(LeaderEpoch(0)))
+            );
+        }
         for records in worker.records.values() {
             assert_eq!(*records, written(500));
         }
