@@ -15,6 +15,9 @@ pub struct CoordinatorOptions {
     pub reserve_ahead: Duration,
     /// How long the assignor waits for more to change after something has.
     pub plan_debounce: Duration,
+    /// How long after a change of metadata no split is taken from its reader for balance: what the
+    /// change removes is gone at once, and what it adds is found by and by.
+    pub calm_for: Duration,
     /// How often the assignor runs although nothing changed, for policies that look at loads;
     /// `None` is never.
     pub plan_interval: Option<Duration>,
@@ -41,6 +44,7 @@ impl CoordinatorOptions {
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
             plan_debounce: Duration::ZERO,
+            calm_for: Duration::from_secs(2),
             plan_interval: None,
             start_deadline: Duration::from_secs(60),
             release_deadline: Duration::from_secs(10),

@@ -35,6 +35,12 @@ pub(super) struct Planning<S: Split, A> {
     homeless: BTreeSet<S>,
     /// Splits that may be neither with their target nor on their way there.
     restless: BTreeSet<S>,
+    /// Until when no split is taken from its reader for balance.
+    ///
+    /// What a change of metadata removes is gone at once, and what it adds is found by and by. Splits
+    /// that were moved in between, to fill gaps that the new ones are about to fill, would pause for
+    /// nothing.
+    calm_until: Option<Duration>,
     /// Readers that are to have no splits.
     pub(super) drained: BTreeSet<ReaderId>,
     /// How many splits were taken from readers, by second.
@@ -44,7 +50,8 @@ pub(super) struct Planning<S: Split, A> {
 
 impl<S: Split, A> Hash for Planning<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.due, self.periodic, self.whole, &self.target).hash(hasher);
+        (self.due, self.periodic, self.whole, self.calm_until).hash(hasher);
+        self.target.hash(hasher);
         (&self.homeless, &self.restless, &self.drained, &self.moved).hash(hasher);
     }
 }
@@ -57,6 +64,7 @@ impl<S: Split, A> Planning<S, A> {
             due: None,
             periodic: None,
             whole: false,
+            calm_until: None,
             target: BTreeMap::new(),
             counts: BTreeMap::new(),
             homeless: BTreeSet::new(),
@@ -77,13 +85,18 @@ impl<S: Split, A> Planning<S, A> {
 
     /// Asks for the assignor; several triggers before `due` are one.
     pub(super) fn trigger(&mut self, due: Duration) {
-        self.due.get_or_insert(due);
+        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
     }
 
     /// Asks for a plan over everything.
     pub(super) fn trigger_whole(&mut self, due: Duration) {
         self.whole = true;
-        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+        self.trigger(due);
+    }
+
+    /// Moves nothing for balance until then.
+    pub(super) fn calm(&mut self, until: Duration) {
+        self.calm_until = Some(until);
     }
 
     pub(super) fn target(&self, split: &S) -> Option<ReaderId> {
@@ -214,12 +227,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Plans over everything.
     fn plan_whole(&mut self, now: Duration) {
         self.planning.whole = false;
+        self.planning.calm_until.take_if(|until| *until <= now);
+        let calm_until = self.planning.calm_until;
+        if let Some(until) = calm_until {
+            self.planning.trigger_whole(until);
+        }
         let readers = self.available();
         let (splits, plan) = self.planned(&readers, now);
         for (split, reader) in splits.iter().zip(plan.readers) {
             let id = readers[reader].id;
-            if self.planning.target(split) != Some(id) {
-                self.planning.set_target(split, id);
+            match self.planning.target(split) {
+                None => self.planning.set_target(split, id),
+                Some(with) if with != id && calm_until.is_none() => {
+                    self.planning.set_target(split, id);
+                }
+                Some(_) => {}
             }
         }
         let hot: BTreeSet<S> = plan

@@ -225,6 +225,30 @@ fn a_split_that_leaves_and_comes_back_goes_on_where_it_was_released() {
     assert_eq!(driven.moves(), ["0: assign a#2 at 14"]);
 }
 
+/// S19: taking a split from its reader, to fill a gap that a new one is about to fill, would pause it
+/// for nothing.
+#[test]
+fn a_change_of_metadata_moves_splits_for_balance_only_after_a_while() {
+    let mut driven = Driven::start(2);
+    driven.metadata("abcd");
+    driven.moves();
+
+    driven.metadata("ab");
+    driven.release(1, 'c', 1, 14);
+    driven.release(1, 'd', 1, 14);
+    assert_eq!(driven.moves(), [""; 0]);
+    driven.metadata("abe");
+    assert_eq!(driven.moves(), ["1: assign e#1 at 10"]);
+    driven.metadata("ab");
+    driven.release(1, 'e', 1, 14);
+    assert_eq!(driven.moves(), [""; 0]);
+    driven.now += CoordinatorOptions::new(2).calm_for;
+    driven.coordinator.handle_time(driven.now);
+    driven.carry_out();
+
+    assert_eq!(driven.moves(), ["0: revoke b#1"]);
+}
+
 /// C9.
 #[test]
 fn a_split_that_comes_back_before_it_was_released_has_one_owner() {
