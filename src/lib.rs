@@ -44,3 +44,8 @@ pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
 pub use crate::source::{
     BuildError, KafkaSource, KafkaSourceBuilder, Read, ReadOptions, SourceControl,
 };
+
+/// Compiles the program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
