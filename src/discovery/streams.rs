@@ -58,7 +58,8 @@ impl SubscribedStreams {
                 let words = error.words();
                 // Some errors name a file instead, which the subject does not.
                 let message = words.strip_prefix("metadata service: ").unwrap_or(&words);
-                self.voice.say(SERVICE, status, message)
+                self.voice.say(SERVICE, status, message)?;
+                self.outlet.send(DiscoveryEvent::MetadataFailed)
             }
             MetadataEvent::Recovered => self.voice.well(SERVICE, "it answers again"),
         }

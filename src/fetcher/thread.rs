@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use timely_splits::epoch::SplitEpoch;
-use timely_splits::fetcher::FetcherDown;
+use timely_splits::fetcher::{DownCause, FetcherDown};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 
 use super::client::{Command, Life, Notice, PartitionName, Progress, WorkerLink, partition_of};
@@ -395,7 +395,7 @@ fn tell_down(
             down: FetcherDown {
                 split: assigned.split,
                 split_epoch: assigned.split_epoch,
-                kind: FailureKind::Transient,
+                cause: DownCause::Failed(FailureKind::Transient),
                 message,
             },
         });

@@ -8,9 +8,9 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
+use timely_splits::assignor::StickyBalanced;
 use timely_splits::binding::{Binding, SplitError};
-use timely_splits::control::SourceControl;
-use timely_splits::coordinator::StickyBalanced;
+use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::enumerator::Enumeration;
 use timely_splits::health::Health;
 use timely_splits::log::BindingLog;
@@ -19,6 +19,9 @@ use timely_splits::source::{Reading, SourceOptions, read_splits};
 use timely_splits::tick::{SourceTime, TimeMap};
 
 use self::builder::Settings;
+/// What a source can be asked for while it runs.
+pub type SourceControl = timely_splits::control::SourceControl<KafkaSplit>;
+
 pub use self::builder::{BuildError, KafkaSourceBuilder};
 use crate::discovery::KafkaDiscovery;
 use crate::fetcher::{ClientPool, KafkaFetcher};
@@ -263,6 +266,7 @@ impl KafkaSource {
             }),
             log: parts.log,
             assignor: Box::new(StickyBalanced),
+            coordination: CoordinatorOptions::new(0),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
-use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
+use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::epoch::MetadataEpoch;
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 
@@ -14,8 +14,7 @@ use super::{DiscoveryOptions, KafkaDiscovery};
 use crate::embedded::EmbeddedCluster;
 use crate::metadata::{FixedMetadataService, MetadataService, Subscription};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaIdentity, KafkaSplit, KafkaStream, Partition,
-    StreamsMetadata, TopicName,
+    ClientProperties, ClusterId, KafkaSplit, KafkaStream, Partition, StreamsMetadata, TopicName,
 };
 
 /// A guard against hangs alone.
@@ -95,12 +94,12 @@ impl Watched {
     }
 
     /// The splits of one cluster that were found under the current epoch, as soon as there are any.
-    fn found(&mut self, cluster: &str) -> Vec<(KafkaSplit, KafkaIdentity)> {
+    fn found(&mut self, cluster: &str) -> Vec<FoundSplit<KafkaSplit>> {
         let now = self.epoch;
         self.until(|event| match event {
             Event::Found { epoch, splits } if *epoch == now => splits
                 .first()
-                .filter(|(split, _)| split.cluster.as_str() == cluster)
+                .filter(|found| found.split.cluster.as_str() == cluster)
                 .map(|_| splits.clone()),
             _ => None,
         })
@@ -146,8 +145,8 @@ fn split(cluster: &str, topic: &str, partition: i32) -> KafkaSplit {
     )
 }
 
-fn names(splits: &[(KafkaSplit, KafkaIdentity)]) -> Vec<String> {
-    splits.iter().map(|(split, _)| split.to_string()).collect()
+fn names(splits: &[FoundSplit<KafkaSplit>]) -> Vec<String> {
+    splits.iter().map(|found| found.split.to_string()).collect()
 }
 
 /// Properties with an address at which nobody listens.
@@ -177,8 +176,11 @@ fn partitions_are_found_with_the_ids_of_their_cluster_and_topic() {
         names(&found),
         ["east/orders/0", "east/orders/1", "east/retry/0"]
     );
-    let clusters: BTreeSet<_> = found.iter().map(|(_, id)| id.cluster.clone()).collect();
-    let topics: BTreeSet<_> = found.iter().map(|(_, id)| id.topic).collect();
+    let clusters: BTreeSet<_> = found
+        .iter()
+        .map(|found| found.identity.cluster.clone())
+        .collect();
+    let topics: BTreeSet<_> = found.iter().map(|found| found.identity.topic).collect();
     assert_eq!(clusters.len(), 1);
     assert!(!clusters.contains(&None));
     assert_eq!(topics.len(), 2);
@@ -360,7 +362,7 @@ fn two_names_of_one_cluster_are_refused_and_read_once() {
     let refused = watched.health("cluster other", DEFINITE);
     let read_twice = watched.said.iter().any(|event| {
         matches!(event, Event::Found { splits, .. }
-            if splits.iter().any(|(split, _)| split.cluster.as_str() == "other"))
+            if splits.iter().any(|found| found.split.cluster.as_str() == "other"))
     });
     watched.discover(&orders(&[other]));
     watched.health("cluster other", HealthStatus::Well);

@@ -2,6 +2,7 @@
 
 use std::process;
 
+use timely_splits::fetcher::DownCause;
 use timely_splits::health::{FailureKind, HealthStatus};
 
 use super::*;
@@ -135,7 +136,10 @@ fn a_change_of_properties_swaps_the_client_and_touches_no_other_cluster() {
 
     assert_eq!(worker.downs.len(), 1);
     assert_eq!(worker.downs[0].split, changed);
-    assert_eq!(worker.downs[0].kind, FailureKind::Transient);
+    assert_eq!(
+        worker.downs[0].cause,
+        DownCause::Failed(FailureKind::Transient)
+    );
     assert_eq!(worker.records[&changed][9].0, 9);
     assert_eq!(worker.records[&changed][10].0, 10);
 }

@@ -1,6 +1,7 @@
 //! What is read is what was written.
 
 use rdkafka::message::{Header, OwnedHeaders};
+use timely_splits::fetcher::DownCause;
 use timely_splits::health::FailureKind;
 
 use super::*;
@@ -138,7 +139,10 @@ fn a_position_that_is_out_of_range_is_definite_and_a_good_one_is_read_after_it()
     worker.assign(&read, 2, at(4));
     worker.until("the rest", |worker| worker.count(&read) == 6);
 
-    assert_eq!(worker.downs[0].kind, FailureKind::Definite);
+    assert_eq!(
+        worker.downs[0].cause,
+        DownCause::Failed(FailureKind::Definite)
+    );
     assert_eq!(worker.downs[0].split_epoch, SplitEpoch(1));
     assert!(
         worker.downs[0]
@@ -163,7 +167,10 @@ fn a_topic_that_does_not_exist_may_come_to_be() {
     worker.assign(&split("east", "absent", 0), 1, at(0));
     worker.until("the end", |worker| !worker.downs.is_empty());
 
-    assert_eq!(worker.downs[0].kind, FailureKind::Transient);
+    assert_eq!(
+        worker.downs[0].cause,
+        DownCause::Failed(FailureKind::Transient)
+    );
     assert!(worker.downs[0].message.contains("topic absent"));
 }
 

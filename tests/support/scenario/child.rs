@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
-use timely_splits::control::SourceControl;
+use timely_kafka::SourceControl;
 
 use super::observed::Seen;
 use super::plan::Plan;

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+use timely_kafka::SourceControl;
 use timely_kafka::timely::Config;
-use timely_splits::control::SourceControl;
 
 use super::observed::{Observed, Seen, State};
 use super::plan::{Backend, Plan};
