@@ -31,7 +31,6 @@ pub mod source;
 
 pub use timely;
 pub use timely_splits::binding::{Binding, SplitError, SplitRange};
-pub use timely_splits::control::SourceControl;
 pub use timely_splits::epoch::{Incarnation, LogSequence};
 pub use timely_splits::health::{FailureKind, Health, HealthStatus};
 pub use timely_splits::log::{Appended, BindingLog, LogError, LogRecord, MemoryLog};
@@ -42,4 +41,11 @@ pub use crate::execute::{PEER_LOST_STATUS, execute, execute_from_args};
 pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscription};
 pub use crate::model::{KafkaPosition, KafkaSplit, StartAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
-pub use crate::source::{BuildError, KafkaSource, KafkaSourceBuilder, Read, ReadOptions};
+pub use crate::source::{
+    BuildError, KafkaSource, KafkaSourceBuilder, Read, ReadOptions, SourceControl,
+};
+
+/// Compiles the program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

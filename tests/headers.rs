@@ -1,4 +1,5 @@
 //! Headers come through whatever the batch of records looks like on the wire.
+#![expect(clippy::unwrap_used, reason = "what fails fails the test")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -72,9 +73,9 @@ fn read(cluster: &EmbeddedCluster) -> Vec<Record> {
         let (control, seen) = (source.control(), Arc::clone(&seen));
         worker.dataflow(|scope| {
             source.read(scope).batches.records().inspect(move |record| {
-                let mut records = seen.lock().unwrap();
-                records.push(record.clone());
-                if records.len() == CODECS.len() * PARTS.len() * 2 {
+                let mut seen = seen.lock().unwrap();
+                seen.push(record.clone());
+                if seen.len() == CODECS.len() * PARTS.len() * 2 {
                     control.stop();
                 }
             });

@@ -112,8 +112,12 @@ impl Drop for Queue<'_> {
 }
 
 /// What the callback call calls.
+///
+/// # Safety
+///
+/// `message` is alive, and `state` is what `read_callbacks` passes.
 unsafe extern "C" fn take(message: *mut sys::rd_kafka_message_t, state: *mut c_void) {
-    // SAFETY: `read_callbacks` passes a state of this type.
+    // SAFETY: the caller promises it.
     let (meter, outcome) = unsafe { &mut *state.cast::<(&mut Meter, Result<(), i32>)>() };
     // SAFETY: the message is lent for the duration of this call.
     if let Err(code) = unsafe { count_message(message, meter) } {

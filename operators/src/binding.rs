@@ -16,7 +16,7 @@ use crate::tick::Tick;
 /// * A split that is not named did not move in this tick.
 /// * The ranges of one split over all bindings join, from where its reading started: each starts
 ///   where the one before it ended.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Binding<S: Split> {
     /// The tick.
@@ -28,7 +28,7 @@ pub struct Binding<S: Split> {
 }
 
 /// A half-open range of one split.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct SplitRange<S: Split> {
     /// The split.
@@ -40,7 +40,7 @@ pub struct SplitRange<S: Split> {
 }
 
 /// A definite error about a split, emitted at the tick in which it was met.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct SplitError<S: Split> {
     /// The split, which is not read on.

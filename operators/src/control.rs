@@ -1,30 +1,40 @@
 //! What a user can ask a running source for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::epoch::ReaderId;
+use crate::protocol::Command;
+use crate::split::Split;
 use crate::wake::Waker;
+
+/// How many commands may wait to be passed on.
+const COMMANDS_MAX: usize = 1_024;
 
 /// Asks a running source to do something, from any thread of any of its processes.
 ///
-/// Clones speak to the same source.
-#[derive(Clone, Debug, Default)]
-pub struct SourceControl {
-    shared: Arc<Shared>,
+/// Clones speak to the same source. What is asked for takes effect soon after; what cannot be done is
+/// said in the health stream.
+pub struct SourceControl<S: Split> {
+    shared: Arc<Mutex<Shared<S>>>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
+struct Shared<S: Split> {
+    commands: Vec<Command<S>>,
     /// The readers of this process.
-    readers: Mutex<Vec<Waker>>,
+    readers: Vec<Waker>,
 }
 
-impl SourceControl {
-    /// A control that no source listens to yet.
+impl<S: Split> SourceControl<S> {
+    /// A control that no source listens to yet. What is asked for before one does is not lost.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            shared: Arc::new(Mutex::new(Shared {
+                commands: Vec::new(),
+                readers: Vec::new(),
+            })),
+        }
     }
 
     /// Ends the source: what was read is closed in a last tick, and when that is durable, the
@@ -32,26 +42,97 @@ impl SourceControl {
     ///
     /// It ends on all workers of all processes, whoever asks. Asking again does nothing.
     pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        for reader in self.lock().iter() {
+        self.ask(Command::Stop);
+    }
+
+    /// Gives a split to a reader, until the assignor has a reason to move it.
+    pub fn move_split(&self, split: S, to: ReaderId) {
+        self.ask(Command::Move { split, to });
+    }
+
+    /// Takes all splits from a reader, and gives it none until it is [refilled](Self::refill).
+    pub fn drain(&self, reader: ReaderId) {
+        self.ask(Command::Drain(reader));
+    }
+
+    /// Lets a reader have splits again that was drained.
+    pub fn refill(&self, reader: ReaderId) {
+        self.ask(Command::Refill(reader));
+    }
+
+    /// Does not read a split until it is [resumed](Self::resume); its position stays.
+    pub fn pause(&self, split: S) {
+        self.ask(Command::Pause(split));
+    }
+
+    /// Reads a split on that was paused.
+    pub fn resume(&self, split: S) {
+        self.ask(Command::Resume(split));
+    }
+
+    /// Reads a split on that was quarantined, from where it failed.
+    pub fn readmit(&self, split: S) {
+        self.ask(Command::Readmit(split));
+    }
+
+    /// Runs the assignor now.
+    pub fn rebalance(&self) {
+        self.ask(Command::Rebalance);
+    }
+
+    /// Says what the assignor would do, without doing it, as
+    /// [`SourceEvent::PlanShown`](crate::event::SourceEvent::PlanShown).
+    pub fn show_plan(&self) {
+        self.ask(Command::ShowPlan);
+    }
+
+    /// Asks for something.
+    ///
+    /// When very many commands wait already, the last of them is replaced: nobody passes them on, or
+    /// somebody asks in a loop.
+    pub fn ask(&self, command: Command<S>) {
+        let mut shared = self.lock();
+        if shared.commands.len() >= COMMANDS_MAX {
+            shared.commands.pop();
+        }
+        shared.commands.push(command);
+        for reader in &shared.readers {
             reader.wake();
         }
     }
 
-    /// Whether the source was asked to end, in this process.
-    #[must_use]
-    pub fn stopping(&self) -> bool {
-        self.shared.stop.load(Ordering::SeqCst)
+    /// What was asked for since the last call, by whichever reader comes first.
+    pub(crate) fn take(&self) -> Vec<Command<S>> {
+        std::mem::take(&mut self.lock().commands)
     }
 
     pub(crate) fn listen(&self, reader: Waker) {
-        self.lock().push(reader);
+        self.lock().readers.push(reader);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
-        self.shared
-            .readers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared<S>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Split> Clone for SourceControl<S> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<S: Split> Default for SourceControl<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Split> fmt::Debug for SourceControl<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceControl")
+            .field("commands", &self.lock().commands)
+            .finish_non_exhaustive()
     }
 }

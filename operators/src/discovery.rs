@@ -24,7 +24,7 @@ pub trait SplitDiscovery<S: Split>: 'static {
 }
 
 /// What the coordinator asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DiscoveryRequest<S: Split> {
     /// From here on, find the splits that `metadata` lists, again and again, and report them under
     /// `epoch`.
@@ -48,12 +48,21 @@ pub enum DiscoveryRequest<S: Split> {
 pub enum DiscoveryEvent<S: Split> {
     /// The metadata service answered; the answer may equal the one before.
     Metadata(S::Metadata),
+    /// The metadata service did not answer, and is asked again. What is known stays in force.
+    MetadataFailed,
     /// These splits exist. Splits that are not named may exist too.
     Found {
         /// The metadata epoch they were looked for under.
         epoch: MetadataEpoch,
-        /// The splits, each with the evidence of its identity.
-        splits: Vec<(S, S::Identity)>,
+        /// The splits.
+        splits: Vec<FoundSplit<S>>,
+    },
+    /// These splits do not exist any more, although the metadata lists them.
+    Gone {
+        /// The metadata epoch they were looked for under.
+        epoch: MetadataEpoch,
+        /// The splits.
+        splits: Vec<S>,
     },
     /// Where reading a split starts.
     Resolved {
@@ -66,4 +75,26 @@ pub enum DiscoveryEvent<S: Split> {
     },
     /// Something that a person should know.
     Health(Health),
+}
+
+/// A split that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundSplit<S: Split> {
+    /// The split.
+    pub split: S,
+    /// The evidence of what it is.
+    pub identity: S::Identity,
+    /// Where it can be read from: the best place first. Empty if that is not known.
+    pub racks: Vec<String>,
+}
+
+impl<S: Split> FoundSplit<S> {
+    /// A split of which it is not known where it can be read from.
+    pub fn new(split: S, identity: S::Identity) -> Self {
+        Self {
+            split,
+            identity,
+            racks: Vec::new(),
+        }
+    }
 }

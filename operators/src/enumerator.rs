@@ -8,9 +8,10 @@ use timely::dataflow::channels::pact::Exchange;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::operate::FrontierInterest;
 
+use crate::assignor::Assignor;
 use crate::binding::Binding;
 use crate::clock::{self, Alarm};
-use crate::coordinator::{Assignor, Coordinator, CoordinatorOptions, Intention};
+use crate::coordinator::{Coordinator, CoordinatorOptions, Intention};
 use crate::discovery::SplitDiscovery;
 use crate::epoch::ReaderId;
 use crate::event::SourceEvent;
@@ -34,6 +35,9 @@ pub struct Enumeration<S: Split> {
     pub log: Box<dyn BindingLog<S>>,
     /// Picks a reader for each split.
     pub assignor: Box<dyn Assignor<S>>,
+    /// How splits are assigned, besides. What the options of the source say as well is taken from
+    /// there.
+    pub coordination: CoordinatorOptions,
 }
 
 impl<S: Split> fmt::Debug for Enumeration<S> {
@@ -61,7 +65,6 @@ pub(crate) struct EnumeratorOutputs<'scope, T: SourceTime, S: Split> {
 pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
     reports: StreamVec<'scope, T, Report<S>>,
     options: &SourceOptions<T, S>,
-    coordination: CoordinatorOptions,
     enumeration: Option<Enumeration<S>>,
 ) -> EnumeratorOutputs<'scope, T, S> {
     let scope = reports.scope();
@@ -77,7 +80,15 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
     let (health_port, health) = Port::new(&mut builder);
 
     let mut operator = enumeration.map(|enumeration| EnumeratorOperator {
-        coordinator: Coordinator::new(coordination, enumeration.assignor),
+        coordinator: Coordinator::new(
+            CoordinatorOptions {
+                readers: scope.peers(),
+                tick_interval: options.tick_interval,
+                ticks_waiting_max: options.ticks_waiting_max,
+                ..enumeration.coordination
+            },
+            enumeration.assignor,
+        ),
         discovery: (enumeration.discovery)(waker.clone()),
         log: LogWriter::start(enumeration.log, waker.clone())
             .expect("a thread for the log can be started"),

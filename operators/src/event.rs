@@ -10,7 +10,7 @@ use crate::split::Split;
 use crate::tick::Tick;
 
 /// One thing that happened, as the enumerator or a reader saw it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceEvent<S: Split> {
     /// All readers are confirmed, and the first tick opens.
@@ -56,6 +56,31 @@ pub enum SourceEvent<S: Split> {
         split_epoch: SplitEpoch,
         /// The position of the first record to read.
         start: S::Position,
+    },
+    /// A split does not exist any more, although the metadata lists it.
+    SplitGone {
+        /// The split.
+        split: S,
+    },
+    /// The position of a split that is not listed was kept for as long as was asked for, or there
+    /// were too many of them. If it comes back, it starts by its rule.
+    SplitForgotten {
+        /// The split.
+        split: S,
+        /// The position that is lost.
+        position: S::Position,
+    },
+    /// A split takes more than any reader should: moving splits cannot help it.
+    SplitHot {
+        /// The split.
+        split: S,
+        /// The bytes that it brings a second.
+        bytes_per_second: u64,
+    },
+    /// What the assignor would do.
+    PlanShown {
+        /// Each split that it would move, from which reader if any, and to which.
+        moves: Vec<(S, Option<ReaderId>, ReaderId)>,
     },
     /// A reader has handed back a split.
     Released {

@@ -34,6 +34,17 @@ pub trait SplitFetcher<S: Split>: 'static {
     /// Begins to read `split` at `start`.
     fn assign(&mut self, split: &S, split_epoch: SplitEpoch, start: &S::Position);
 
+    /// `split` may be assigned soon. A fetcher can connect to where it is read from.
+    fn prepare(&mut self, _split: &S) {}
+
+    /// How far the end of `split`, as far as it is known, is behind `position`, in steps of it.
+    ///
+    /// A split with a lag that is not moved by any piece for long is taken for stuck, and is
+    /// unassigned and assigned again.
+    fn lag(&self, _split: &S, _position: &S::Position) -> Option<u64> {
+        None
+    }
+
     /// Stops reading `split`.
     fn unassign(&mut self, split: &S, split_epoch: SplitEpoch);
 
@@ -71,7 +82,7 @@ pub enum Fetched<S: Split, B> {
 }
 
 /// A range of one split, half open, with the records in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Piece<S: Split, B> {
     /// The split that was read.
     pub split: S,
@@ -87,6 +98,17 @@ pub struct Piece<S: Split, B> {
     pub batch: Option<B>,
 }
 
+/// What became of the reading of a split that stopped by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DownCause {
+    /// What is read failed. Transient: the reader tries again, later, where it stopped, for as long as
+    /// it takes. Definite: the split is quarantined.
+    Failed(FailureKind),
+    /// What reads failed, by a panic for example. The reader tries again a few times, and then
+    /// quarantines the split.
+    Crashed,
+}
+
 /// Why an assigned split is not read any more.
 #[derive(Clone, Debug)]
 pub struct FetcherDown<S: Split> {
@@ -94,8 +116,8 @@ pub struct FetcherDown<S: Split> {
     pub split: S,
     /// The assignment that ended.
     pub split_epoch: SplitEpoch,
-    /// Transient: the reader assigns it again, later, where it stopped. Definite: it is quarantined.
-    pub kind: FailureKind,
+    /// What became of it, which says what to do.
+    pub cause: DownCause,
     /// What happened and what was expected, in words for a person.
     pub message: String,
 }

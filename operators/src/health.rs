@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use serde::{Deserialize, Serialize};
 
 /// What a caller can do about a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum FailureKind {
     /// May pass. The source retries by itself and says that it is delayed.
     Transient,
@@ -14,7 +14,7 @@ pub enum FailureKind {
 }
 
 /// How the subject of a [`Health`] fares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum HealthStatus {
     /// It works, or works again.
     Well,
@@ -27,7 +27,7 @@ pub enum HealthStatus {
 /// One line of the health stream.
 ///
 /// Health follows the ticks, but is no part of what a replay gives again.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Health {
     /// What it is about, with its kind: `cluster east`, `split east/orders/0`, `metadata service`.
     pub subject: String,

@@ -10,6 +10,7 @@
 //!
 //! - [`split`], [`epoch`], [`tick`], [`health`], [`event`]: the words that the rest is said in.
 //! - [`discovery`]: finds out which splits exist.
+//! - [`assignor`]: policies that pick a reader for each split.
 //! - [`coordinator`]: decides who reads what, and when a tick is over. A state machine without I/O.
 //! - [`enumerator`]: the operator around it.
 //! - [`log`]: makes durable which positions a tick stands for, a [`binding`].
@@ -21,6 +22,7 @@
 #[cfg(test)]
 extern crate self as timely_splits; // what unit and integration tests share names it so
 
+pub mod assignor;
 pub mod binding;
 mod clock;
 pub mod control;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
 use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
 use crate::health::FailureKind;
@@ -12,7 +13,7 @@ use crate::split::Split;
 use crate::tick::Tick;
 
 /// What the enumerator tells one reader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub enum Directive<S: Split> {
     /// A metadata epoch begins. Splits that it does not list are released at once.
@@ -33,6 +34,8 @@ pub enum Directive<S: Split> {
         /// The assignment that ends.
         split_epoch: SplitEpoch,
     },
+    /// A split may be assigned to this reader soon: it may connect to where the split is read from.
+    Prepare(S),
     /// Close one tick and open the next.
     Tick {
         /// The tick to close, answered by [`Report::Closed`]; `None` the first time.
@@ -52,7 +55,7 @@ pub enum Directive<S: Split> {
 }
 
 /// One reader's right to read one split, from one position on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Assignment<S: Split> {
     /// The split.
@@ -67,13 +70,13 @@ pub struct Assignment<S: Split> {
 }
 
 /// What one reader tells the enumerator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub enum Report<S: Split> {
     /// A reader is there.
     Hello {
         /// The reader.
-        reader: ReaderId,
+        reader: ReaderProfile,
         /// The digest of its configuration; all readers must have the same.
         configuration: u64,
     },
@@ -96,8 +99,8 @@ pub enum Report<S: Split> {
         reader: ReaderId,
         /// The tick.
         tick: Tick,
-        /// What was emitted at the tick, one range an assignment, in the order of split epochs.
-        ranges: Vec<(SplitEpoch, SplitRange<S>)>,
+        /// What was emitted at the tick, one range an assignment.
+        moved: Vec<Moved<S>>,
         /// The definite errors that were emitted at the tick.
         errors: Vec<SplitError<S>>,
     },
@@ -116,12 +119,61 @@ pub enum Report<S: Split> {
         /// What happened, in words for a person.
         message: String,
     },
-    /// Somebody near this reader asked the source to end.
+    /// How far behind splits are.
+    Progress {
+        /// The reader.
+        reader: ReaderId,
+        /// For each split of this reader that tells: its assignment, and its lag in steps of its
+        /// position.
+        lags: Vec<(S, SplitEpoch, u64)>,
+    },
+    /// Somebody near this reader asked for something.
+    Command(Command<S>),
+}
+
+/// What was emitted of a split under one assignment at one tick.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Moved<S: Split> {
+    /// The assignment.
+    pub split_epoch: SplitEpoch,
+    /// What was emitted.
+    pub range: SplitRange<S>,
+    /// The memory that its batches took.
+    pub bytes: u64,
+}
+
+/// What a person can ask a running source for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Command<S: Split> {
+    /// End: close what was read in a last tick.
     Stop,
+    /// Give a split to a reader, until the assignor has a reason to move it.
+    Move {
+        /// The split.
+        split: S,
+        /// The reader.
+        to: ReaderId,
+    },
+    /// Take all splits from a reader, and give it none until [`Command::Refill`].
+    Drain(ReaderId),
+    /// Let a reader have splits again.
+    Refill(ReaderId),
+    /// Do not read a split until [`Command::Resume`]; its position stays.
+    Pause(S),
+    /// Read a split on that was paused.
+    Resume(S),
+    /// Read a split on that was quarantined, from where it failed.
+    Readmit(S),
+    /// Run the assignor now.
+    Rebalance,
+    /// Say what the assignor would do, without doing it.
+    ShowPlan,
 }
 
 /// Why a split was released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ReleaseReason {
     /// It was revoked.
     Revoked,

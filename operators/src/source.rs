@@ -1,18 +1,18 @@
 //! Puts the operators together.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 use timely::dataflow::operators::{Concat, ConnectLoop, Feedback};
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
 
 use crate::binding::{Binding, SplitError};
 use crate::control::SourceControl;
-use crate::coordinator::CoordinatorOptions;
 use crate::enumerator::{Enumeration, enumerator};
 use crate::event::Observer;
 use crate::fetcher::SplitFetcher;
 use crate::health::Health;
-use crate::reader::{AdmissionHook, ReaderParts, reader};
+use crate::reader::{AdmissionHook, ReaderOptions, ReaderParts, reader};
 use crate::split::Split;
 use crate::tick::{SourceTime, TimeMap};
 use crate::wake::Waker;
@@ -36,10 +36,18 @@ pub struct SourceOptions<T: SourceTime, S: Split> {
     pub activation_bytes_max: usize,
     /// A probe after the user's last operator. Without one a batch counts until it is dropped.
     pub probe: Option<ProbeHandle<T>>,
+    /// How much this worker can take, in proportion to the others.
+    pub capacity: NonZeroU32,
+    /// Where this worker runs, for an assignor that looks at racks.
+    pub rack: Option<String>,
+    /// How often in a row what reads a split may crash before the split is quarantined.
+    pub crashes_max: u32,
+    /// How long a split with a lag may bring nothing before it is read again.
+    pub stuck_after: Duration,
     /// The digest of everything that must be the same in every process.
     pub configuration: u64,
     /// What the user can ask for while the source runs.
-    pub control: SourceControl,
+    pub control: SourceControl<S>,
     /// Hears what happens.
     pub observer: Observer<S>,
 }
@@ -58,9 +66,22 @@ impl<T: SourceTime, S: Split> SourceOptions<T, S> {
             in_flight_bytes_max: 64 << 20,
             activation_bytes_max: 1 << 20,
             probe: None,
+            capacity: NonZeroU32::MIN,
+            rack: None,
+            crashes_max: ReaderOptions::default().crashes_max,
+            stuck_after: ReaderOptions::default().stuck_after,
             configuration: 0,
             control: SourceControl::new(),
             observer: Observer::deaf(),
+        }
+    }
+
+    /// What a reader needs of this.
+    pub(crate) fn reading(&self) -> ReaderOptions {
+        ReaderOptions {
+            ticks_waiting_max: self.ticks_waiting_max,
+            crashes_max: self.crashes_max,
+            stuck_after: self.stuck_after,
         }
     }
 }
@@ -117,12 +138,7 @@ pub fn read_splits<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
     reading: Reading<S, F>,
 ) -> SplitStreams<'scope, T, S, F::Batch> {
     let (handle, reports) = scope.feedback(T::Summary::default());
-    let coordination = CoordinatorOptions {
-        readers: scope.peers(),
-        tick_interval: options.tick_interval,
-        ticks_waiting_max: options.ticks_waiting_max,
-    };
-    let enumerated = enumerator(reports, options, coordination, enumeration);
+    let enumerated = enumerator(reports, options, enumeration);
     let read = reader(
         enumerated.directives,
         ReaderParts {

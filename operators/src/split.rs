@@ -1,6 +1,7 @@
 //! The unit of reading: what a split is, where reading it goes on, and what lists it.
 
 use std::fmt::{Debug, Display};
+use std::hash::Hash;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,12 +10,12 @@ use serde::de::DeserializeOwned;
 ///
 /// Implemented for every type that qualifies; there is nothing to implement by hand.
 pub trait Portable:
-    Clone + Debug + Eq + Ord + Send + Sync + Serialize + DeserializeOwned + 'static
+    Clone + Debug + Eq + Ord + Hash + Send + Sync + Serialize + DeserializeOwned + 'static
 {
 }
 
 impl<V> Portable for V where
-    V: Clone + Debug + Eq + Ord + Send + Sync + Serialize + DeserializeOwned + 'static
+    V: Clone + Debug + Eq + Ord + Hash + Send + Sync + Serialize + DeserializeOwned + 'static
 {
 }
 
@@ -40,12 +41,29 @@ pub trait Split: Portable + Display {
 
 /// The content of one metadata epoch.
 ///
+/// Splits are listed by groups, for example all partitions of one topic: a change is worked off in
+/// time that depends on the groups that changed, not on all splits there are.
+///
 /// # Contract
 ///
 /// Two answers that mean the same are equal: equality decides whether anybody is told.
 pub trait Metadata<S>: Portable {
-    /// Whether this metadata lists `split`.
+    /// What lists splits together.
+    type Group: Portable;
+
+    /// The group of a split, the same for its whole life.
+    fn group_of(split: &S) -> Self::Group;
+
+    /// Whether this metadata lists the splits of `group`.
     ///
-    /// A split that it does not list is not emitted from the epoch on that this metadata begins.
-    fn lists(&self, split: &S) -> bool;
+    /// A split that is not listed is not emitted from the epoch on that this metadata begins.
+    fn lists_group(&self, group: &Self::Group) -> bool;
+
+    /// The groups that either of the two lists and the other does not.
+    fn changed_groups(&self, next: &Self) -> Vec<Self::Group>;
+
+    /// Whether this metadata lists `split`.
+    fn lists(&self, split: &S) -> bool {
+        self.lists_group(&Self::group_of(split))
+    }
 }

@@ -37,7 +37,7 @@ struct Scenario {
     script: Arc<Script>,
 }
 
-type Script = dyn Fn(&mut Vec<Row>, &SourceControl) -> bool + Send + Sync;
+type Script = dyn Fn(&mut Vec<Row>, &SourceControl<Letter>) -> bool + Send + Sync;
 
 impl Scenario {
     fn run(self, log: impl BindingLog<Letter>) -> Run {
@@ -157,7 +157,7 @@ fn splits_that_come_and_go_lose_nothing_and_do_not_disturb_the_others() {
         world.write('a', 20);
         world.write('b', 20);
         let (stage, outside) = (Mutex::new(0), world.clone());
-        let script = move |read: &mut Vec<Row>, _: &SourceControl| {
+        let script = move |read: &mut Vec<Row>, _: &SourceControl<Letter>| {
             let mut stage = stage.lock().unwrap();
             match (*stage, read.len()) {
                 (0, 40) => {
@@ -250,7 +250,7 @@ fn a_log_that_does_not_answer_holds_the_frontier_at_its_tick_while_records_come(
     let inner = MemoryLog::new();
     let (outside, log) = (world.clone(), inner.clone());
     let state = Mutex::new((0_usize, 0_u32));
-    let script = move |read: &mut Vec<Row>, _: &SourceControl| {
+    let script = move |read: &mut Vec<Row>, _: &SourceControl<Letter>| {
         let mut state = state.lock().unwrap();
         let durable = |record: &LogRecord<Letter>| matches!(record, LogRecord::Binding(binding) if !binding.ranges.is_empty());
         if state.1 < 2_000 {
@@ -291,7 +291,7 @@ fn a_split_whose_fetcher_stops_is_read_on_where_it_stopped() {
     world.write('a', 5);
     world.write('b', 5);
     let (outside, broken) = (world.clone(), Mutex::new(false));
-    let script = move |read: &mut Vec<Row>, _: &SourceControl| {
+    let script = move |read: &mut Vec<Row>, _: &SourceControl<Letter>| {
         let mut broken = broken.lock().unwrap();
         if read.len() == 10 && !*broken {
             *broken = true;
@@ -318,7 +318,7 @@ fn a_definite_failure_is_an_error_in_the_binding_of_its_tick_and_stops_that_spli
     world.list("ab");
     world.write('a', 5);
     let (outside, broken) = (world.clone(), Mutex::new(false));
-    let script = move |read: &mut Vec<Row>, _: &SourceControl| {
+    let script = move |read: &mut Vec<Row>, _: &SourceControl<Letter>| {
         let mut broken = broken.lock().unwrap();
         if read.len() == 5 && !*broken {
             *broken = true;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use timely_splits::discovery::DiscoveryEvent;
+use timely_splits::discovery::{DiscoveryEvent, FoundSplit};
 use timely_splits::epoch::MetadataEpoch;
 use timely_splits::health::{FailureKind, HealthStatus};
 
@@ -306,7 +306,12 @@ impl Asker {
         let cluster = &self.cluster;
         tracing::debug!(%cluster, %epoch, splits = splits.len(), "found splits");
         self.reported = Some((epoch, splits.clone()));
-        self.outlet.send(DiscoveryEvent::Found { epoch, splits })
+        let splits = splits.into_iter();
+        let found = splits.map(|(split, identity)| FoundSplit::new(split, identity));
+        self.outlet.send(DiscoveryEvent::Found {
+            epoch,
+            splits: found.collect(),
+        })
     }
 
     fn splits(

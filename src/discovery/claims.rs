@@ -58,3 +58,48 @@ impl Claims {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(name: &str) -> ClusterId {
+        ClusterId::new(name).unwrap()
+    }
+
+    /// A thread that hangs may answer after its cluster was renamed.
+    #[test]
+    fn a_name_that_is_not_listed_any_more_claims_nothing() {
+        let claims = Claims::default();
+        let (old, renamed) = (Arc::new(Inbox::default()), Arc::new(Inbox::default()));
+        let id = KafkaClusterId("x".to_owned());
+        assert_eq!(claims.claim(&cluster("old"), &old, &id), None);
+
+        old.close();
+        claims.release(&cluster("old"), &old);
+        assert_eq!(claims.claim(&cluster("old"), &old, &id), None);
+
+        assert_eq!(claims.claim(&cluster("renamed"), &renamed, &id), None);
+        assert_eq!(
+            claims.claim(&cluster("old"), &old, &id),
+            Some(cluster("renamed"))
+        );
+    }
+
+    #[test]
+    fn a_name_that_comes_to_reach_the_cluster_of_another_gives_its_own_up() {
+        let claims = Claims::default();
+        let inboxes = [(); 3].map(|()| Arc::new(Inbox::default()));
+        let (x, y) = (
+            KafkaClusterId("x".to_owned()),
+            KafkaClusterId("y".to_owned()),
+        );
+        assert_eq!(claims.claim(&cluster("a"), &inboxes[0], &x), None);
+        assert_eq!(claims.claim(&cluster("b"), &inboxes[1], &y), None);
+
+        let taken = claims.claim(&cluster("b"), &inboxes[1], &x);
+
+        assert_eq!(taken, Some(cluster("a")));
+        assert_eq!(claims.claim(&cluster("c"), &inboxes[2], &y), None);
+    }
+}

@@ -5,11 +5,11 @@
 //! thread leaves requests in their inboxes and takes events off one queue, and never waits for
 //! either.
 //!
-//! - [`Inbox`](inbox::Inbox): what a control thread is to do; a newer target replaces an older one.
-//! - [`Asker`](asker::Asker): the control thread of one cluster, which describes topics in rounds.
+//! - [`Inbox`]: what a control thread is to do; a newer target replaces an older one.
+//! - [`Asker`]: the control thread of one cluster, which describes topics in rounds.
 //! - [`Starts`](starts::Starts): splits whose start is being looked up.
-//! - [`Claims`](claims::Claims): which cluster name has which Kafka cluster.
-//! - [`Outlet`](outlet::Outlet), [`Voice`](outlet::Voice): events, and health without repetition.
+//! - [`Claims`]: which cluster name has which Kafka cluster.
+//! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
 
 mod asker;
 mod claims;

@@ -51,9 +51,15 @@ impl SubscribedStreams {
     fn hand_on(&mut self, event: MetadataEvent) -> Result<(), Unheard> {
         match event {
             MetadataEvent::Answered(metadata) => self.answered(&metadata),
-            MetadataEvent::Failed { error, .. } => {
+            MetadataEvent::Failed { consecutive, error } => {
+                // Each is logged; a person hears of a row of them once.
+                tracing::debug!(consecutive, "metadata service: {error}");
                 let status = HealthStatus::Failing(error.kind());
-                self.voice.say(SERVICE, status, &error.words())
+                let words = error.words();
+                // Some errors name a file instead, which the subject does not.
+                let message = words.strip_prefix("metadata service: ").unwrap_or(&words);
+                self.voice.say(SERVICE, status, message)?;
+                self.outlet.send(DiscoveryEvent::MetadataFailed)
             }
             MetadataEvent::Recovered => self.voice.well(SERVICE, "it answers again"),
         }

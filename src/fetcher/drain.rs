@@ -194,3 +194,72 @@ impl Receiver for Drain<'_> {
         self.flow()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use timely_splits::epoch::SplitEpoch;
+
+    use super::*;
+    use crate::model::{ClusterId, Partition, TopicName};
+
+    /// What comes of `act` on a split that was read up to offset 5.
+    fn drained(act: impl FnOnce(&mut Drain<'_>, TopicKey)) -> (Vec<KafkaFetched>, Drained) {
+        let key = TopicKey::numbered(1);
+        let mut table = Table::default();
+        let split = KafkaSplit::new(
+            ClusterId::new("east").unwrap(),
+            TopicName::new("t").unwrap(),
+            Partition(0),
+        );
+        let next = KafkaPosition::after(Offset::new(4), Some(LeaderEpoch(7)));
+        let reading = Reading {
+            split,
+            split_epoch: SplitEpoch(3),
+            next,
+        };
+        table.insert((key, 0), reading);
+        let (mut builder, mut fetched) = (BatchBuilder::new(), Vec::new());
+        let in_use = Arc::default();
+        let mut drain = Drain::new(&mut table, &mut builder, &mut fetched, &in_use, 1 << 20);
+        act(&mut drain, key);
+        let drained = drain.finish();
+        (fetched, drained)
+    }
+
+    /// Transaction markers and compacted tails show no record.
+    #[test]
+    fn the_end_of_a_partition_moves_the_position_once_and_never_back() {
+        let (fetched, _) = drained(|drain, key| {
+            for next in [5, 9, 9, 3] {
+                assert_eq!(drain.end(key, 0, next), Flow::Continue);
+            }
+        });
+
+        let [Fetched::Piece(piece)] = &fetched[..] else {
+            panic!("one piece: {fetched:?}");
+        };
+        assert_eq!(piece.start.next, Offset::new(5));
+        assert_eq!(piece.end.next, Offset::new(9));
+        assert_eq!(piece.end.leader_epoch, Some(LeaderEpoch(7)));
+        assert!(piece.batch.is_none());
+    }
+
+    #[test]
+    fn what_failed_is_not_read_any_more() {
+        let error = NativeError {
+            code: -1,
+            name: "NAME".to_owned(),
+            message: "words".to_owned(),
+            property: None,
+        };
+        let (fetched, drained) = drained(|drain, key| {
+            drain.failed(key, 0, error);
+            drain.end(key, 0, 9);
+            drain.end(TopicKey::numbered(2), 0, 9);
+        });
+
+        assert!(fetched.is_empty());
+        assert_eq!(drained.failed.len(), 1);
+        assert_eq!(drained.failed[0].0.next.next, Offset::new(5));
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::Receiver;
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
-use timely_splits::fetcher::{Fetched, FetcherDown, Polled, SplitFetcher};
+use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Polled, SplitFetcher};
 use timely_splits::health::FailureKind;
 
 use super::client::{Command, DataClient, Life, Notice, PartitionName, WorkerLink, partition_of};
@@ -91,7 +91,7 @@ impl Connection {
                 FetcherDown {
                     split: reading.split.clone(),
                     split_epoch: reading.split_epoch,
-                    kind,
+                    cause: DownCause::Failed(kind),
                     message,
                 }
             })?;
@@ -162,7 +162,7 @@ impl Connection {
                     message: format!("split {}: {why}", reading.split),
                     split: reading.split,
                     split_epoch: reading.split_epoch,
-                    kind: FailureKind::Transient,
+                    cause: DownCause::Failed(FailureKind::Transient),
                 })
             })
             .collect()
@@ -305,7 +305,7 @@ impl KafkaFetcher {
             fetched.push(Fetched::Down(FetcherDown {
                 split: reading.split,
                 split_epoch: reading.split_epoch,
-                kind,
+                cause: DownCause::Failed(kind),
                 message,
             }));
         }
@@ -354,7 +354,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             None => Err(FetcherDown {
                 split: split.clone(),
                 split_epoch,
-                kind: FailureKind::Transient,
+                cause: DownCause::Failed(FailureKind::Transient),
                 message: format!("split {split}: its cluster has no client"),
             }),
         };

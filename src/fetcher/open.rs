@@ -1,6 +1,7 @@
 //! A librdkafka client as long as it lives: its queues, and exactly what it reads.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use super::client::{PartitionName, WorkerLink};
 use super::ffi::{
     CLOSE_WAIT_MAX, ClientKind, NativeClient, NativeError, NativeEvent, NativeQueue, StartReading,
 };
+use crate::metadata::secret::{SecretError, resolve};
 use crate::model::{ClientProperties, KafkaPosition, KafkaSplit};
 
 /// The most that is taken of one queue of the client's own at a time.
@@ -24,6 +26,40 @@ pub(super) struct Assigned {
     pub(super) start: KafkaPosition,
 }
 
+/// Why no client can be made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    /// A property refers to something that is not there.
+    #[error("{}", with_sources(.0))]
+    Secret(#[from] SecretError),
+    /// librdkafka refuses.
+    #[error(transparent)]
+    Native(#[from] NativeError),
+}
+
+impl OpenError {
+    /// Whether it may pass without a change of the metadata: files and environment that a property
+    /// names may come to be, a property that is wrong stays so.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Secret(_) => true,
+            Self::Native(error) => error.property.is_none(),
+        }
+    }
+}
+
+/// An error in one line, with its causes.
+fn with_sources(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        line.push_str(": ");
+        line.push_str(&source.to_string());
+        cause = source.source();
+    }
+    line
+}
+
 /// The client and the queues on it.
 pub(super) struct Open {
     pub(super) client: Arc<NativeClient>,
@@ -36,8 +72,10 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub(super) fn new(properties: &ClientProperties) -> Result<Self, NativeError> {
-        let client = NativeClient::new(ClientKind::Consumer, properties.iter())?;
+    /// Makes a client, with what its properties refer to as it is at this time.
+    pub(super) fn new(properties: &ClientProperties) -> Result<Self, OpenError> {
+        let resolved = resolve(properties)?;
+        let client = NativeClient::new(ClientKind::Consumer, resolved.iter())?;
         Ok(Self {
             main: NativeQueue::main(&client),
             consumer: NativeQueue::consumer(&client),

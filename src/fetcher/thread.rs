@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use timely_splits::epoch::SplitEpoch;
-use timely_splits::fetcher::FetcherDown;
+use timely_splits::fetcher::{DownCause, FetcherDown};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 
 use super::client::{Command, Life, Notice, PartitionName, Progress, WorkerLink, partition_of};
@@ -120,6 +120,9 @@ impl ClientThread {
                     start,
                 } if life == self.life => {
                     self.end(&mut ending);
+                    if life != self.life {
+                        continue;
+                    }
                     let partition = partition_of(&split);
                     if starting.contains_key(&partition) {
                         self.start(&mut starting);
@@ -190,7 +193,12 @@ impl ClientThread {
             .flat_map(|open| starting.keys().filter_map(|key| open.assigned.get(key)))
             .map(|old| (old.worker, old.split.clone(), old.split_epoch))
             .collect();
+        let life = self.life;
         self.end(&mut replaced);
+        if life != self.life {
+            // The workers are told that what they had asked for is over, and ask again.
+            return;
+        }
         let Some(open) = &mut self.open else { return };
         let (present, gone): (Vec<_>, Vec<_>) = starting
             .into_iter()
@@ -282,8 +290,7 @@ impl ClientThread {
                 self.attempt = Attempt::default();
             }
             Err(error) => {
-                // A file that a property names may come to be; a property that is wrong stays so.
-                self.attempt.failed(error.property.is_none());
+                self.attempt.failed(error.may_pass());
                 let message = format!("no client can be made: {error}");
                 if self.attempt.message != message {
                     self.say(
@@ -388,7 +395,7 @@ fn tell_down(
             down: FetcherDown {
                 split: assigned.split,
                 split_epoch: assigned.split_epoch,
-                kind: FailureKind::Transient,
+                cause: DownCause::Failed(FailureKind::Transient),
                 message,
             },
         });

@@ -1,1 +1,18 @@
 //! How the source behaves, and why.
+//!
+//! 1. [Getting started](_1_getting_started)
+//! 2. [How streams and clusters are described](_2_streams_and_clusters)
+//! 3. [What the frontier promises](_3_frontier)
+//! 4. [When something goes wrong](_4_errors)
+
+#[doc = include_str!("getting_started.md")]
+pub mod _1_getting_started {}
+
+#[doc = include_str!("streams_and_clusters.md")]
+pub mod _2_streams_and_clusters {}
+
+#[doc = include_str!("frontier.md")]
+pub mod _3_frontier {}
+
+#[doc = include_str!("errors.md")]
+pub mod _4_errors {}

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// # Invariants
 ///
 /// `Debug` shows the values of no property that can hold a secret.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClientProperties(BTreeMap<String, String>);
 
 impl ClientProperties {

@@ -13,7 +13,7 @@ use super::{ClientProperties, ClusterId, KafkaSplit, NameError, StreamId, TopicN
 ///
 /// Every cluster that a stream names is described. This is what
 /// [`MetadataService`](crate::metadata::MetadataService) promises, and what a source checks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamsMetadata {
     /// How each cluster is reached.
     pub clusters: BTreeMap<ClusterId, ClusterMetadata>,
@@ -22,21 +22,21 @@ pub struct StreamsMetadata {
 }
 
 /// How a cluster is reached: brokers behind one set of client properties.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClusterMetadata {
     /// Properties of every client of this cluster.
     pub properties: ClientProperties,
 }
 
 /// A named set of topics over one or more clusters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KafkaStream {
     /// What the stream reads of each cluster.
     pub clusters: BTreeMap<ClusterId, StreamTopics>,
 }
 
 /// What a stream reads of one cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamTopics {
     /// The topics.
     pub topics: BTreeSet<TopicName>,
@@ -107,14 +107,38 @@ impl KafkaStream {
 }
 
 impl Metadata<KafkaSplit> for StreamsMetadata {
-    fn lists(&self, split: &KafkaSplit) -> bool {
-        self.clusters.contains_key(&split.cluster)
+    /// A topic of a cluster.
+    type Group = (ClusterId, TopicName);
+
+    fn group_of(split: &KafkaSplit) -> Self::Group {
+        (split.cluster.clone(), split.topic.clone())
+    }
+
+    fn lists_group(&self, (cluster, topic): &Self::Group) -> bool {
+        self.clusters.contains_key(cluster)
             && self.streams.values().any(|stream| {
-                stream
-                    .clusters
-                    .get(&split.cluster)
-                    .is_some_and(|read| read.topics.contains(&split.topic))
+                let read = stream.clusters.get(cluster);
+                read.is_some_and(|read| read.topics.contains(topic))
             })
+    }
+
+    fn changed_groups(&self, next: &Self) -> Vec<Self::Group> {
+        let (before, after) = (self.groups(), next.groups());
+        before.symmetric_difference(&after).cloned().collect()
+    }
+}
+
+impl StreamsMetadata {
+    /// The topics to read, each with its cluster, of clusters that are described.
+    fn groups(&self) -> BTreeSet<(ClusterId, TopicName)> {
+        let clusters = self.topics().into_iter();
+        let described = clusters.filter(|(cluster, _)| self.clusters.contains_key(*cluster));
+        described
+            .flat_map(|(cluster, topics)| {
+                let named = topics.into_iter();
+                named.map(|topic| (cluster.clone(), topic.clone()))
+            })
+            .collect()
     }
 }
 

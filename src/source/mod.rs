@@ -8,9 +8,9 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
+use timely_splits::assignor::StickyBalanced;
 use timely_splits::binding::{Binding, SplitError};
-use timely_splits::control::SourceControl;
-use timely_splits::coordinator::StickyBalanced;
+use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::enumerator::Enumeration;
 use timely_splits::health::Health;
 use timely_splits::log::BindingLog;
@@ -19,6 +19,9 @@ use timely_splits::source::{Reading, SourceOptions, read_splits};
 use timely_splits::tick::{SourceTime, TimeMap};
 
 use self::builder::Settings;
+/// What a source can be asked for while it runs.
+pub type SourceControl = timely_splits::control::SourceControl<KafkaSplit>;
+
 pub use self::builder::{BuildError, KafkaSourceBuilder};
 use crate::discovery::KafkaDiscovery;
 use crate::fetcher::{ClientPool, KafkaFetcher};
@@ -28,7 +31,7 @@ use crate::records::RecordBatch;
 
 /// Reads Kafka streams, over all the clusters they live in.
 ///
-/// It is built once a process, outside [`execute`](crate::execute), since the workers of a process
+/// It is built once a process, outside [`execute`](crate::execute()), since the workers of a process
 /// share its clients, and then [read](Self::read) once on every worker. Clones are the same source.
 ///
 /// # Examples
@@ -174,6 +177,14 @@ impl KafkaSource {
         self.shared.settings.fetching().data(cluster).0
     }
 
+    /// Closes the clients of this process, after its dataflow has ended, and waits for that for five
+    /// seconds at most; says how many did not close in time and were left open.
+    ///
+    /// A source that is dropped closes its clients as well, but waits for nothing.
+    pub fn close(self) -> usize {
+        self.shared.pool.close()
+    }
+
     /// Reads the source into a dataflow whose times are ticks: milliseconds since the Unix epoch.
     ///
     /// # Panics
@@ -262,6 +273,7 @@ impl KafkaSource {
             }),
             log: parts.log,
             assignor: Box::new(StickyBalanced),
+            coordination: CoordinatorOptions::new(0),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! At `info` are the changes that a person made or has to know of, at `debug` what the source does
 //! about them split by split, at `trace` every tick.
 
+use timely_splits::epoch::ReaderId;
 use timely_splits::event::{Observer, SourceEvent};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 use timely_splits::protocol::ReleaseReason;
@@ -38,6 +39,19 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             "split {split}: assigned to worker {reader} at {start}, for the {} time",
             ordinal(split_epoch.0)
         ),
+        SourceEvent::SplitGone { split } => {
+            tracing::warn!("split {split}: does not exist any more; its position is kept");
+        }
+        SourceEvent::SplitForgotten { split, position } => {
+            tracing::warn!("split {split}: its position {position} is not kept any longer");
+        }
+        SourceEvent::SplitHot {
+            split,
+            bytes_per_second,
+        } => tracing::warn!(
+            "split {split}: brings {bytes_per_second} bytes a second; moving splits cannot help it"
+        ),
+        SourceEvent::PlanShown { moves } => tracing::info!("plan: {}", Moves(moves)),
         SourceEvent::Released {
             split,
             reader,
@@ -98,6 +112,22 @@ impl std::fmt::Display for Streams<'_> {
             format!("{stream} = {}", clusters.join(" + "))
         });
         f.write_str(&streams.collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// Shows which splits the assignor would move.
+struct Moves<'a>(&'a [(KafkaSplit, Option<ReaderId>, ReaderId)]);
+
+impl std::fmt::Display for Moves<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("every split stays where it is");
+        }
+        let said = self.0.iter().map(|(split, from, to)| match from {
+            Some(from) => format!("{split} from worker {from} to {to}"),
+            None => format!("{split} to worker {to}"),
+        });
+        f.write_str(&said.collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -1,55 +1,66 @@
 //! What becomes possible once something was learnt.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ownership::Ownership;
 use super::ticks::{Closing, Ending};
-use super::{Coordinator, Intention, Phase, STALL_TOLD_AFTER};
+use super::{Awaited, Coordinator, Intention, Phase};
+use crate::assignor::Assignor;
 use crate::event::SourceEvent;
-use crate::health::{Health, HealthStatus};
+use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
-use crate::protocol::{Assignment, Directive};
-use crate::split::{Metadata, Split};
+use crate::protocol::Directive;
+use crate::split::Split;
 use crate::tick::Tick;
 
-/// What was done to bring a split nearer to its target.
-enum Settled {
-    Assigned,
-    Revoked,
-}
+/// How long the log may hold up a tick that is due before a person is told.
+pub(super) const STALL_TOLD_AFTER: Duration = Duration::from_secs(1);
 
-impl<S: Split> Coordinator<S> {
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Re-evaluates everything that can have become possible; called after every event.
     pub(super) fn advance(&mut self, now: Duration) {
         self.start(now);
         if self.phase == Phase::Running {
-            self.plan();
+            self.expire(now);
+            self.plan(now);
             self.close();
+            self.reserve(now);
             self.tick(now);
         }
-        if self.appending.is_empty() && !self.to_append.is_empty() && self.phase != Phase::Wedged {
+        // Nothing precedes the record of the incarnation.
+        let writing = matches!(self.phase, Phase::Reserving | Phase::Running);
+        if writing && self.appending.is_empty() && !self.to_append.is_empty() {
             self.appending = std::mem::take(&mut self.to_append);
+            let records = self.appending.clone();
             self.intentions
-                .push_back(Intention::Append(self.incarnation, self.appending.clone()));
+                .push_back(Intention::Append(self.incarnation, records));
         }
     }
 
-    /// Starts reading once the log is open and all readers are there.
+    /// Starts reading once the log is open, all readers are there, and ticks are reserved.
     fn start(&mut self, now: Duration) {
-        let gathered = self.phase == Phase::Gathering { log_open: true }
-            && self.readers.len() == self.options.readers;
-        if !gathered {
+        if self.phase == (Phase::Gathering { log_open: true })
+            && self.readers.len() == self.options.readers
+        {
+            self.phase = Phase::Reserving;
+            let begin = LogRecord::Incarnation(self.incarnation);
+            self.to_append.insert(0, begin);
+            self.ask_reservation(self.ticks.asked.following(now));
+        }
+        if self.phase != Phase::Reserving || self.ticks.reserved < self.ticks.asked {
+            return;
+        }
+        let open = self.ticks.first.following(now);
+        if open > self.ticks.reserved {
+            // The log took longer than was reserved for.
+            self.ask_reservation(open);
             return;
         }
         self.phase = Phase::Running;
-        self.to_append
-            .insert(0, LogRecord::Incarnation(self.incarnation));
         self.tell(SourceEvent::Started {
             readers: self.options.readers,
         });
         self.broadcast_metadata();
-        let open = Tick::default().following(now);
         self.ticks.open = Some(open);
         self.ticks.due = now + self.options.tick_interval;
         self.intentions.push_back(Intention::Open(open));
@@ -60,93 +71,75 @@ impl<S: Split> Coordinator<S> {
         });
     }
 
-    /// Runs the assignor if something changed, and brings splits nearer to their target.
-    fn plan(&mut self) {
-        let Some(metadata) = self.metadata.as_ref().filter(|_| self.ticks.assigning()) else {
-            return;
-        };
-        if self.plan_due {
-            self.plan_due = false;
-            self.plan_epoch = self.plan_epoch.next();
-            let current = self
-                .splits
-                .iter()
-                .filter(|(split, entry)| {
-                    let readable = match entry.ownership {
-                        Ownership::Idle(_) | Ownership::Assigned(_) | Ownership::Releasing(_) => {
-                            true
-                        }
-                        Ownership::Resolving(_)
-                        | Ownership::Recording(_)
-                        | Ownership::Quarantined(_) => false,
-                    };
-                    readable && metadata.lists(split)
-                })
-                .map(|(split, entry)| (split.clone(), entry.ownership.reader()))
-                .collect();
-            let readers: Vec<_> = self.readers.keys().copied().collect();
-            self.target = self.assignor.plan(&readers, &current);
-            self.restless = self.target.keys().cloned().collect();
-        }
-        let (mut assigned, mut revoked) = (0, 0);
-        for split in std::mem::take(&mut self.restless) {
-            match self.settle(split) {
-                Some(Settled::Assigned) => assigned += 1,
-                Some(Settled::Revoked) => revoked += 1,
-                None => {}
-            }
-        }
-        if assigned + revoked > 0 {
-            self.tell(SourceEvent::Planned {
-                epoch: self.plan_epoch,
-                assigned,
-                revoked,
-            });
-        }
+    /// Asks the log to reserve ticks ahead of `tick`.
+    fn ask_reservation(&mut self, tick: Tick) {
+        let ahead = u64::try_from(self.options.reserve_ahead.as_millis()).unwrap_or(u64::MAX);
+        self.ticks.asked = Tick(tick.0.saturating_add(ahead));
+        self.to_append.push(LogRecord::Reserved(self.ticks.asked));
     }
 
-    /// Gives a split to its target if nobody has it, and takes it from its reader if that is another.
-    fn settle(&mut self, split: S) -> Option<Settled> {
-        let target = *self.target.get(&split)?;
-        let entry = self.splits.get_mut(&split)?;
-        match &entry.ownership {
-            Ownership::Idle(next) => {
-                let start = next.clone();
-                entry.split_epoch = entry.split_epoch.next();
-                entry.ownership = Ownership::Assigned(target);
-                let assignment = Assignment {
-                    split: split.clone(),
-                    split_epoch: entry.split_epoch,
-                    metadata_epoch: self.metadata_epoch,
-                    start: start.clone(),
-                };
-                let split_epoch = entry.split_epoch;
-                self.intentions
-                    .push_back(Intention::Send(target, Directive::Assign(assignment)));
-                self.tell(SourceEvent::Assigned {
-                    split,
-                    reader: target,
-                    split_epoch,
-                    start,
-                });
-                Some(Settled::Assigned)
-            }
-            Ownership::Assigned(reader) if *reader != target => {
-                let reader = *reader;
-                entry.ownership = Ownership::Releasing(reader);
-                let revoke = Directive::Revoke {
-                    split,
-                    split_epoch: entry.split_epoch,
-                };
-                self.intentions.push_back(Intention::Send(reader, revoke));
-                Some(Settled::Revoked)
-            }
-            Ownership::Assigned(_)
-            | Ownership::Releasing(_)
-            | Ownership::Resolving(_)
-            | Ownership::Recording(_)
-            | Ownership::Quarantined(_) => None,
+    /// Reserves more ticks before those that are reserved run out.
+    fn reserve(&mut self, now: Duration) {
+        let Some(open) = self.ticks.open else { return };
+        let next = open.following(now);
+        let asked_before = self.ticks.asked > self.ticks.reserved;
+        let half = u64::try_from(self.options.reserve_ahead.as_millis() / 2).unwrap_or(u64::MAX);
+        if next.0.saturating_add(half) > self.ticks.asked.0 && !asked_before {
+            self.ask_reservation(next);
         }
+        self.ticks.unreserved = next > self.ticks.reserved;
+    }
+
+    /// Acts on deadlines that have passed and on positions that were kept for long enough.
+    fn expire(&mut self, now: Duration) {
+        while let Some((due, split, awaited)) = self.deadlines.pop_first() {
+            if due > now {
+                self.deadlines.insert((due, split, awaited));
+                break;
+            }
+            match awaited {
+                Awaited::Start(request) => self.ask_start_again(split, request, now),
+                Awaited::Release(split_epoch) => {
+                    let late = self.splits.get(&split).filter(|entry| {
+                        let releasing = matches!(entry.ownership, Ownership::Releasing(_));
+                        releasing && entry.split_epoch == split_epoch
+                    });
+                    let late = late.and_then(|entry| entry.ownership.reader());
+                    if let Some(reader) = late {
+                        self.tell_late(&split, reader.0);
+                    }
+                }
+            }
+        }
+        self.forget_old(now);
+    }
+
+    /// The answer to a request did not come in time: another one supersedes it.
+    fn ask_start_again(&mut self, split: S, request: crate::epoch::RequestId, now: Duration) {
+        let next = self.last_request.next();
+        let Some(entry) = self.splits.get_mut(&split) else {
+            return;
+        };
+        if entry.ownership != Ownership::Resolving(request) {
+            return;
+        }
+        entry.ownership = Ownership::Resolving(next);
+        self.last_request = next;
+        let due = now + self.options.start_deadline;
+        self.deadlines
+            .insert((due, split.clone(), Awaited::Start(next)));
+        self.ask_start(split, next);
+    }
+
+    fn tell_late(&mut self, split: &S, reader: usize) {
+        self.tell(SourceEvent::Health(Health::new(
+            format!("split {split}"),
+            HealthStatus::Failing(FailureKind::Transient),
+            format!(
+                "reader {reader} has not released it within {:?}; its worker is busy or stuck",
+                self.options.release_deadline
+            ),
+        )));
     }
 
     /// Binds the tick that is being closed once every reader has closed it.
@@ -159,6 +152,7 @@ impl<S: Split> Coordinator<S> {
         match closing.bind(&mut self.bound) {
             Ok(binding) => {
                 self.ticks.waiting.push_back(tick);
+                self.ticks.last_closed = Some(tick);
                 self.to_append.push(LogRecord::Binding(binding));
             }
             Err(broken) => self.wedge("source", format!("{broken}; this is a bug of the source")),
@@ -171,20 +165,22 @@ impl<S: Split> Coordinator<S> {
         if self.phase != Phase::Running || self.ticks.closing.is_some() {
             return;
         }
-        let full = self.ticks_full();
-        self.tell_stall(full && now >= self.ticks.due + STALL_TOLD_AFTER, full);
         let last = match self.ticks.ending {
             Ending::No => false,
             Ending::Asked => true,
             Ending::Told | Ending::Reached => return,
         };
-        if full || now < self.ticks.due {
+        let held = self.ticks_full() || (self.ticks.unreserved && !last);
+        self.tell_stall(held && now >= self.ticks.due + STALL_TOLD_AFTER, held);
+        if held || now < self.ticks.due {
             return;
         }
         let next = open.following(now);
-        let readers: BTreeSet<_> = self.readers.keys().copied().collect();
-        self.ticks.closing = Some(Closing::new(open, &readers));
+        let readers = self.readers.keys().copied().collect();
+        self.ticks.closing = Some(Closing::new(open, readers));
+        let elapsed = now.saturating_sub(self.ticks.due) + self.options.tick_interval;
         self.ticks.due = now + self.options.tick_interval;
+        self.take_loads(elapsed);
         if last {
             self.ticks.ending = Ending::Told;
             self.ticks.open = None;
@@ -199,7 +195,7 @@ impl<S: Split> Coordinator<S> {
     }
 
     /// Tells once that reading waits for the log, and once that it goes on.
-    fn tell_stall(&mut self, long: bool, full: bool) {
+    fn tell_stall(&mut self, long: bool, held: bool) {
         if long && !self.stalled {
             self.stalled = true;
             self.tell(SourceEvent::Health(Health::new(
@@ -210,30 +206,13 @@ impl<S: Split> Coordinator<S> {
                     self.ticks.undurable()
                 ),
             )));
-        } else if self.stalled && !full {
+        } else if self.stalled && !held {
             self.stalled = false;
             self.tell(SourceEvent::Health(Health::new(
                 "binding log",
                 HealthStatus::Well,
                 "answers again; reading goes on",
             )));
-        }
-    }
-
-    pub(super) fn broadcast_metadata(&mut self) {
-        if let Some(metadata) = self.metadata.clone() {
-            self.broadcast(&Directive::Metadata {
-                incarnation: self.incarnation,
-                epoch: self.metadata_epoch,
-                metadata,
-            });
-        }
-    }
-
-    pub(super) fn broadcast(&mut self, directive: &Directive<S>) {
-        for reader in self.readers.keys() {
-            self.intentions
-                .push_back(Intention::Send(*reader, directive.clone()));
         }
     }
 }

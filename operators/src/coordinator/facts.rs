@@ -1,78 +1,151 @@
-//! What the coordinator learns from each event.
+//! What the coordinator learns from the log and from the discovery.
+
+use std::time::Duration;
 
 use super::ownership::{Entry, Ownership};
+use super::snapshot::Restored;
 use super::ticks::Ending;
-use super::{Coordinator, Intention, Phase};
+use super::{Awaited, Coordinator, Intention, Phase};
+use crate::assignor::Assignor;
 use crate::binding::Binding;
-use crate::discovery::DiscoveryRequest;
-use crate::epoch::{MetadataEpoch, ReaderId, RequestId, SplitEpoch};
+use crate::discovery::{DiscoveryRequest, FoundSplit};
+use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
-use crate::health::FailureKind;
 use crate::log::LogRecord;
-use crate::protocol::{Directive, ReleaseReason};
+use crate::protocol::Directive;
 use crate::split::{Metadata, Split};
 
-impl<S: Split> Coordinator<S> {
-    pub(super) fn hello(&mut self, reader: ReaderId, configuration: u64) {
-        let different = self.readers.values().any(|known| *known != configuration);
-        self.readers.insert(reader, configuration);
-        if different {
-            let reason = format!(
-                "reader {reader} is configured otherwise than the others; expected the same \
-                 configuration in every process"
-            );
-            for index in 0..self.options.readers {
-                self.intentions.push_back(Intention::Send(
-                    ReaderId(index),
-                    Directive::Reject {
-                        reason: reason.clone(),
-                    },
-                ));
-            }
-            self.wedge("source", reason);
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
+    /// Goes on where the log ends. Nothing is read before the metadata lists it.
+    pub(super) fn restore(&mut self, restored: Restored<S>, now: Duration) {
+        self.incarnation = restored.incarnation.next();
+        self.ticks.restore(restored.reserved, restored.bound);
+        if let Some((epoch, metadata)) = restored.metadata {
+            self.metadata_epoch = self.metadata_epoch.max(epoch);
+            self.stored = Some(metadata);
+        }
+        for (split, (position, quarantined)) in restored.splits {
+            let ownership = if quarantined {
+                Ownership::Quarantined(position.clone())
+            } else {
+                let next = position.clone();
+                Ownership::Idle { next, since: now }
+            };
+            let listed = self
+                .metadata
+                .as_ref()
+                .is_some_and(|metadata| metadata.lists(&split));
+            self.bound.insert(split.clone(), position);
+            self.insert(split, Entry::restored(ownership, listed), now);
         }
     }
 
-    pub(super) fn adopt(&mut self, metadata: S::Metadata) {
+    /// Adds a split to the table.
+    fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
+        let group = S::Metadata::group_of(&split);
+        self.groups.entry(group).or_default().insert(split.clone());
+        self.splits.insert(split.clone(), entry);
+        self.reconsider(&split, now);
+    }
+
+    /// Takes a split out of the table, as if it had never been found.
+    pub(super) fn remove(&mut self, split: &S) {
+        let group = S::Metadata::group_of(split);
+        if let Some(members) = self.groups.get_mut(&group) {
+            members.remove(split);
+            if members.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+        self.splits.remove(split);
+        self.bound.remove(split);
+    }
+
+    pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
+        self.stored = None;
         if self.metadata.as_ref() == Some(&metadata) {
             return;
         }
         self.metadata_epoch = self.metadata_epoch.next();
+        let epoch = self.metadata_epoch;
         self.tell(SourceEvent::MetadataAdopted {
-            epoch: self.metadata_epoch,
+            epoch,
             metadata: metadata.clone(),
         });
-        // Readers release what is not listed by themselves, when they hear of the epoch.
-        let mut forgotten = Vec::new();
-        for (split, entry) in &mut self.splits {
-            if metadata.lists(split) {
-                continue;
-            }
-            match entry.ownership {
-                Ownership::Resolving(_) => forgotten.push(split.clone()),
-                Ownership::Assigned(reader) => entry.ownership = Ownership::Releasing(reader),
-                Ownership::Recording(_)
-                | Ownership::Idle(_)
-                | Ownership::Releasing(_)
-                | Ownership::Quarantined(_) => {}
-            }
-        }
-        for split in forgotten {
-            self.splits.remove(&split);
-        }
+        self.to_append.push(LogRecord::Metadata {
+            epoch,
+            metadata: metadata.clone(),
+        });
+        let changed = match &self.metadata {
+            Some(before) => before.changed_groups(&metadata),
+            None => self.groups.keys().cloned().collect(),
+        };
+        self.planning.calm(now + self.options.calm_for);
         self.metadata = Some(metadata.clone());
-        if self.phase == Phase::Running {
+        // The epoch reaches every reader before any assignment that is made under it.
+        if matches!(self.phase, Phase::Running) {
             self.broadcast_metadata();
         }
-        self.intentions
-            .push_back(Intention::Ask(DiscoveryRequest::Discover {
-                epoch: self.metadata_epoch,
-                metadata,
-            }));
-        self.plan_due = true;
+        for group in changed {
+            let listed = metadata.lists_group(&group);
+            let members = self.groups.get(&group).cloned().unwrap_or_default();
+            for split in members {
+                self.list(&split, listed, now);
+            }
+        }
+        let discover = DiscoveryRequest::Discover { epoch, metadata };
+        self.intentions.push_back(Intention::Ask(discover));
     }
 
-    pub(super) fn found(&mut self, epoch: MetadataEpoch, splits: Vec<(S, S::Identity)>) {
+    /// The metadata lists a split from here on, or does not.
+    fn list(&mut self, split: &S, listed: bool, now: Duration) {
+        let Some(entry) = self.splits.get_mut(split) else {
+            return;
+        };
+        entry.listed = listed;
+        match entry.ownership {
+            Ownership::Resolving(_) if !listed => {
+                self.remove(split);
+                return;
+            }
+            Ownership::Idle { ref mut since, .. } if !listed => {
+                // It is kept from here on, however long it was nobody's before.
+                self.kept.remove(&(*since, split.clone()));
+                *since = now;
+            }
+            // Readers release what is not listed by themselves, when they hear of the epoch.
+            Ownership::Assigned(reader) if !listed => {
+                entry.ownership = Ownership::Releasing(reader);
+                let awaited = Awaited::Release(entry.split_epoch);
+                let due = now + self.options.release_deadline;
+                self.deadlines.insert((due, split.clone(), awaited));
+            }
+            Ownership::Resolving(_)
+            | Ownership::Recording(_)
+            | Ownership::Idle { .. }
+            | Ownership::Assigned(_)
+            | Ownership::Releasing(_)
+            | Ownership::Quarantined(_) => {}
+        }
+        self.reconsider(split, now);
+    }
+
+    pub(super) fn broadcast_metadata(&mut self) {
+        if let Some(metadata) = self.metadata.clone() {
+            self.broadcast(&Directive::Metadata {
+                incarnation: self.incarnation,
+                epoch: self.metadata_epoch,
+                metadata,
+            });
+        }
+    }
+
+    pub(super) fn found(
+        &mut self,
+        epoch: MetadataEpoch,
+        splits: Vec<FoundSplit<S>>,
+        now: Duration,
+    ) {
         let Some(metadata) = self
             .metadata
             .as_ref()
@@ -83,34 +156,67 @@ impl<S: Split> Coordinator<S> {
         };
         let listed: Vec<_> = splits
             .into_iter()
-            .filter(|(split, _)| metadata.lists(split))
+            .filter(|found| metadata.lists(&found.split))
             .collect();
-        for (split, identity) in listed {
-            if let Some(entry) = self.splits.get_mut(&split) {
-                entry.identity = identity;
-                continue;
+        for found in listed {
+            if !self.splits.contains_key(&found.split) {
+                let request = self.next_request();
+                let due = now + self.options.start_deadline;
+                let entry = Entry::found(request);
+                self.deadlines
+                    .insert((due, found.split.clone(), Awaited::Start(request)));
+                self.insert(found.split.clone(), entry, now);
+                self.tell(SourceEvent::SplitFound {
+                    split: found.split.clone(),
+                });
+                self.ask_start(found.split.clone(), request);
             }
-            self.last_request = self.last_request.next();
-            let entry = Entry {
-                ownership: Ownership::Resolving(self.last_request),
-                split_epoch: SplitEpoch::default(),
-                identity,
+            let entry = self
+                .splits
+                .get_mut(&found.split)
+                .expect("it is there by now");
+            entry.identity = Some(found.identity);
+            entry.racks = found.racks;
+            if entry.gone {
+                entry.gone = false;
+                self.reconsider(&found.split, now);
+            }
+        }
+    }
+
+    pub(super) fn gone(&mut self, epoch: MetadataEpoch, splits: Vec<S>, now: Duration) {
+        if epoch != self.metadata_epoch {
+            self.ignored += 1;
+            return;
+        }
+        for split in splits {
+            let Some(entry) = self.splits.get_mut(&split).filter(|entry| !entry.gone) else {
+                continue;
             };
-            self.splits.insert(split.clone(), entry);
-            self.tell(SourceEvent::SplitFound {
+            entry.gone = true;
+            if matches!(entry.ownership, Ownership::Resolving(_)) {
+                self.remove(&split);
+            }
+            self.tell(SourceEvent::SplitGone {
                 split: split.clone(),
             });
-            self.intentions
-                .push_back(Intention::Ask(DiscoveryRequest::Resolve {
-                    request: self.last_request,
-                    split,
-                }));
+            self.reconsider(&split, now);
         }
+    }
+
+    pub(super) fn next_request(&mut self) -> RequestId {
+        self.last_request = self.last_request.next();
+        self.last_request
+    }
+
+    pub(super) fn ask_start(&mut self, split: S, request: RequestId) {
+        let ask = DiscoveryRequest::Resolve { request, split };
+        self.intentions.push_back(Intention::Ask(ask));
     }
 
     pub(super) fn resolved(&mut self, request: RequestId, split: &S, start: S::Position) {
         match self.splits.get_mut(split) {
-            Some(entry) if matches!(entry.ownership, Ownership::Resolving(id) if id == request) => {
+            Some(entry) if entry.ownership == Ownership::Resolving(request) => {
                 entry.ownership = Ownership::Recording(start.clone());
                 self.to_append.push(LogRecord::Start {
                     split: split.clone(),
@@ -122,67 +228,18 @@ impl<S: Split> Coordinator<S> {
     }
 
     /// The start of a split is durable.
-    pub(super) fn recorded(&mut self, split: S, start: S::Position) {
+    pub(super) fn recorded(&mut self, split: S, start: S::Position, now: Duration) {
         let entry = self
             .splits
             .get_mut(&split)
             .expect("a recorded split is kept");
-        entry.ownership = Ownership::Idle(start.clone());
+        entry.ownership = Ownership::Idle {
+            next: start.clone(),
+            since: now,
+        };
         self.bound.insert(split.clone(), start.clone());
-        self.plan_due = true;
+        self.reconsider(&split, now);
         self.tell(SourceEvent::SplitResolved { split, start });
-    }
-
-    pub(super) fn released(
-        &mut self,
-        reader: ReaderId,
-        split: S,
-        split_epoch: SplitEpoch,
-        next: S::Position,
-        why: ReleaseReason,
-    ) {
-        match self.splits.get_mut(&split) {
-            Some(entry)
-                if entry.split_epoch == split_epoch && entry.ownership.reader() == Some(reader) =>
-            {
-                entry.ownership = Ownership::Idle(next.clone());
-                self.restless.insert(split.clone());
-                self.tell(SourceEvent::Released {
-                    split,
-                    reader,
-                    next,
-                    why,
-                });
-            }
-            Some(_) | None => self.ignored += 1,
-        }
-    }
-
-    pub(super) fn fetcher_down(
-        &mut self,
-        reader: ReaderId,
-        (split, split_epoch): (S, SplitEpoch),
-        kind: FailureKind,
-        next: S::Position,
-        message: String,
-    ) {
-        match self.splits.get_mut(&split) {
-            Some(entry)
-                if entry.split_epoch == split_epoch && entry.ownership.reader() == Some(reader) =>
-            {
-                if kind == FailureKind::Definite {
-                    entry.ownership = Ownership::Quarantined(next);
-                    self.plan_due = true;
-                }
-                self.tell(SourceEvent::FetcherDown {
-                    split,
-                    reader,
-                    kind,
-                    message,
-                });
-            }
-            Some(_) | None => self.ignored += 1,
-        }
     }
 
     /// The binding of a tick is durable.
@@ -190,10 +247,7 @@ impl<S: Split> Coordinator<S> {
         let oldest = self.ticks.waiting.pop_front();
         debug_assert_eq!(oldest, Some(binding.tick), "bindings are appended in order");
         let tick = binding.tick;
-        if self.ticks.ending == Ending::Told
-            && self.ticks.waiting.is_empty()
-            && self.ticks.closing.is_none()
-        {
+        if self.ticks.ending == Ending::Told && self.ticks.undurable() == 0 {
             self.ticks.ending = Ending::Reached;
         }
         self.tell(SourceEvent::Bound {
@@ -203,9 +257,7 @@ impl<S: Split> Coordinator<S> {
         let next = if self.ended() {
             None
         } else {
-            let closing = self.ticks.closing.as_ref().map(|closing| closing.tick);
-            let waiting = self.ticks.waiting.front().copied();
-            waiting.or(closing).or(self.ticks.open)
+            self.ticks.oldest()
         };
         self.intentions
             .push_back(Intention::Publish { binding, next });

@@ -7,47 +7,43 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod advance;
-mod assignor;
+mod command;
 mod facts;
+mod kept;
+mod options;
 mod ownership;
+mod plan;
+mod report;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod ticks;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use crate::assignor::{Assignor, ReaderProfile};
+use crate::binding::Binding;
 use crate::discovery::{DiscoveryEvent, DiscoveryRequest};
-use crate::epoch::{Incarnation, MetadataEpoch, PlanEpoch, ReaderId, RequestId};
+use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, RequestId, SplitEpoch};
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::protocol::{Directive, Report};
-use crate::split::Split;
+use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
-pub use self::assignor::{Assignor, StickyBalanced};
+pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
+use self::plan::Planning;
+use self::snapshot::Restored;
+pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use self::ticks::{Ending, Ticks};
-use crate::binding::Binding;
-
-/// How long the log may hold up a tick that is due before a person is told.
-const STALL_TOLD_AFTER: Duration = Duration::from_secs(1);
-
-/// What the coordinator is told once.
-#[derive(Clone, Copy, Debug)]
-pub struct CoordinatorOptions {
-    /// How many readers there are.
-    pub readers: usize,
-    /// How long a tick stays open.
-    pub tick_interval: Duration,
-    /// How many closed ticks may wait for the log.
-    pub ticks_waiting_max: usize,
-}
 
 /// What the coordinator wants done, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Intention<S: Split> {
     /// Send a directive to a reader.
     Send(ReaderId, Directive<S>),
@@ -74,37 +70,41 @@ pub enum Intention<S: Split> {
 ///
 /// * **One owner.** A split is assigned to a reader only when no other one may emit for it.
 /// * **No position lost or made up.** A split is assigned at the position that its last owner
-///   released, or at its recorded start.
-/// * **Recorded first.** The start of a split is durable before its first assignment, and a binding
-///   is durable before [`Directive::Durable`] and [`Intention::Publish`].
+///   released, at the one it was bound at before a restart, or at its recorded start.
+/// * **Recorded first.** The start of a split is durable before its first assignment, a tick is
+///   reserved before it is opened, and a binding is durable before [`Directive::Durable`] and
+///   [`Intention::Publish`].
+/// * **Metadata first.** What is known from before a restart is read only once the metadata lists it.
 /// * **Monotone.** Epochs only grow, and what is said about an older assignment, request or metadata
 ///   epoch is ignored and counted.
-pub struct Coordinator<S: Split> {
+#[derive(Clone)]
+pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     options: CoordinatorOptions,
-    assignor: Box<dyn Assignor<S>>,
     phase: Phase,
     incarnation: Incarnation,
     /// The readers that said hello, with the digest of their configuration.
-    readers: BTreeMap<ReaderId, u64>,
+    readers: BTreeMap<ReaderId, (ReaderProfile, u64)>,
     metadata: Option<S::Metadata>,
     metadata_epoch: MetadataEpoch,
-    plan_epoch: PlanEpoch,
-    /// Whether something changed that the assignor must see.
-    plan_due: bool,
-    /// The reader that the last plan gives each split.
-    target: BTreeMap<S, ReaderId>,
-    /// Every split that was ever found and resolved, and those that are being resolved.
+    /// What was in force before the restart, until the service has answered or failed.
+    stored: Option<S::Metadata>,
+    planning: Planning<S, A>,
+    /// Every split whose start is recorded and that was not forgotten, and those that are resolved.
     splits: BTreeMap<S, Entry<S>>,
-    /// The splits of `splits` that are neither at their target nor on their way there.
-    restless: BTreeSet<S>,
+    /// The splits of `splits`, by what lists them.
+    groups: BTreeMap<<S::Metadata as Metadata<S>>::Group, BTreeSet<S>>,
     /// The position of each resolved split as of the last closed tick.
     bound: BTreeMap<S, S::Position>,
+    /// Splits that are not present, by how long their position has been kept.
+    kept: BTreeSet<(Duration, S)>,
+    /// When to ask again where reading a split starts, and when to tell that one is not released.
+    deadlines: BTreeSet<(Duration, S, Awaited)>,
     last_request: RequestId,
     ticks: Ticks<S>,
     /// Whether the wait for the log was told.
     stalled: bool,
-    /// To be appended when the append under way is answered: bindings, of which there are few, and
-    /// starts, one a split.
+    /// To be appended when the append under way is answered: bindings and reservations, of which
+    /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
     appending: Vec<LogRecord<S>>,
     intentions: VecDeque<Intention<S>>,
@@ -112,33 +112,44 @@ pub struct Coordinator<S: Split> {
 }
 
 /// How far the run has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// The log is being opened, or readers are missing.
     Gathering { log_open: bool },
+    /// The first reservation of ticks is not durable.
+    Reserving,
     /// Splits are read.
     Running,
     /// Something is wrong that only a person can mend. The frontier stays where it is.
     Wedged,
 }
 
-impl<S: Split> Coordinator<S> {
+/// What a deadline is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Awaited {
+    /// Where reading the split starts.
+    Start(RequestId),
+    /// That its reader releases it.
+    Release(SplitEpoch),
+}
+
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A coordinator that knows no readers and no splits.
-    pub fn new(options: CoordinatorOptions, assignor: Box<dyn Assignor<S>>) -> Self {
+    pub fn new(options: CoordinatorOptions, assignor: A) -> Self {
         Self {
             options,
-            assignor,
             phase: Phase::Gathering { log_open: false },
             incarnation: Incarnation::default(),
             readers: BTreeMap::new(),
             metadata: None,
             metadata_epoch: MetadataEpoch::default(),
-            plan_epoch: PlanEpoch::default(),
-            plan_due: false,
-            target: BTreeMap::new(),
+            stored: None,
+            planning: Planning::new(assignor),
             splits: BTreeMap::new(),
-            restless: BTreeSet::new(),
+            groups: BTreeMap::new(),
             bound: BTreeMap::new(),
+            kept: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
             last_request: RequestId::default(),
             ticks: Ticks::new(),
             stalled: false,
@@ -156,12 +167,33 @@ impl<S: Split> Coordinator<S> {
 
     /// When [`handle_time`](Self::handle_time) should be called next, if time matters.
     pub fn poll_timeout(&self) -> Option<Duration> {
+        if self.phase == Phase::Wedged {
+            return None;
+        }
+        let deadline = self.deadlines.first().map(|(due, _, _)| *due);
+        let kept = self
+            .kept
+            .first()
+            .map(|(since, _)| *since + self.options.kept_for);
+        let mut due = [deadline, kept, self.planning.due()];
+        due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
+        match (due[0], self.tick_timeout()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// When the open tick is to be closed, or a person to be told that it cannot be.
+    fn tick_timeout(&self) -> Option<Duration> {
         if self.phase != Phase::Running || self.ticks.closing.is_some() {
             return None;
         }
+        let held = self.ticks_full() || self.ticks.unreserved;
         match self.ticks.ending {
-            Ending::No | Ending::Asked if !self.ticks_full() => Some(self.ticks.due),
-            Ending::No | Ending::Asked if !self.stalled => Some(self.ticks.due + STALL_TOLD_AFTER),
+            Ending::No | Ending::Asked if !held => Some(self.ticks.due),
+            Ending::No | Ending::Asked if !self.stalled => {
+                Some(self.ticks.due + advance::STALL_TOLD_AFTER)
+            }
             Ending::No | Ending::Asked | Ending::Told | Ending::Reached => None,
         }
     }
@@ -181,39 +213,57 @@ impl<S: Split> Coordinator<S> {
         self.ticks.ending == Ending::Reached
     }
 
+    /// All that a restart needs, as of the last closed tick.
+    ///
+    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
+    pub fn snapshot(&self) -> Snapshot<S> {
+        let splits = self.bound.iter().map(|(split, position)| {
+            let entry = self.splits.get(split);
+            let quarantined = entry.is_some_and(Entry::is_quarantined);
+            (split.clone(), (position.clone(), quarantined))
+        });
+        let metadata = self.metadata.clone().or_else(|| self.stored.clone());
+        Restored {
+            incarnation: self.incarnation,
+            reserved: self.ticks.asked,
+            bound: self.ticks.last_closed,
+            metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
+            splits: splits.collect(),
+        }
+        .snapshot()
+    }
+
     /// Time has passed.
     pub fn handle_time(&mut self, now: Duration) {
         self.advance(now);
     }
 
-    /// The log is open and holds `records`.
+    /// The log is open and holds `records`: the source goes on where they end.
     pub fn handle_opened(&mut self, records: &[LogRecord<S>], now: Duration) {
-        if records.is_empty() {
-            self.incarnation = self.incarnation.next();
-            if let Phase::Gathering { log_open } = &mut self.phase {
-                *log_open = true;
+        match Restored::of(records) {
+            Ok(restored) => {
+                self.restore(restored, now);
+                if let Phase::Gathering { log_open } = &mut self.phase {
+                    *log_open = true;
+                }
             }
-        } else {
-            self.wedge(
-                "binding log",
-                format!(
-                    "holds {} records of an earlier run; expected an empty log, since a source \
-                     starts anew",
-                    records.len()
-                ),
-            );
+            Err(error) => self.wedge("binding log", error.to_string()),
         }
         self.advance(now);
     }
 
     /// The append under way is durable.
     pub fn handle_appended(&mut self, now: Duration) {
-        let durable = std::mem::take(&mut self.appending);
-        for record in durable {
+        for record in std::mem::take(&mut self.appending) {
             match record {
-                LogRecord::Incarnation(_) => {}
-                LogRecord::Start { split, start } => self.recorded(split, start),
+                LogRecord::Start { split, start } => self.recorded(split, start, now),
                 LogRecord::Binding(binding) => self.durable(binding),
+                LogRecord::Reserved(tick) => self.ticks.reserved = tick,
+                LogRecord::Incarnation(_)
+                | LogRecord::Metadata { .. }
+                | LogRecord::Readmitted(_)
+                | LogRecord::Forgotten(_)
+                | LogRecord::Snapshot(_) => {}
             }
         }
         self.advance(now);
@@ -225,20 +275,17 @@ impl<S: Split> Coordinator<S> {
         self.advance(now);
     }
 
-    /// Somebody asked the source to end.
-    pub fn handle_stop(&mut self, now: Duration) {
-        if self.ticks.ending == Ending::No {
-            self.ticks.ending = Ending::Asked;
-            self.ticks.due = now;
-        }
-        self.advance(now);
-    }
-
     /// The discovery answered.
     pub fn handle_discovery(&mut self, event: DiscoveryEvent<S>, now: Duration) {
         match event {
-            DiscoveryEvent::Metadata(metadata) => self.adopt(metadata),
-            DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits),
+            DiscoveryEvent::Metadata(metadata) => self.adopt(metadata, now),
+            DiscoveryEvent::MetadataFailed => {
+                if let Some(stored) = self.stored.take_if(|_| self.metadata.is_none()) {
+                    self.adopt(stored, now);
+                }
+            }
+            DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
+            DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
             DiscoveryEvent::Resolved {
                 request,
                 split,
@@ -251,48 +298,19 @@ impl<S: Split> Coordinator<S> {
 
     /// A reader reported.
     pub fn handle_report(&mut self, report: Report<S>, now: Duration) {
-        match report {
-            Report::Hello {
-                reader,
-                configuration,
-            } => self.hello(reader, configuration),
-            Report::Released {
-                reader,
-                split,
-                split_epoch,
-                next,
-                why,
-            } => self.released(reader, split, split_epoch, next, why),
-            Report::Closed {
-                reader,
-                tick,
-                ranges,
-                errors,
-            } => match self.ticks.closing_from(reader, tick) {
-                Some(closing) => {
-                    closing.ranges.extend(ranges);
-                    closing.errors.extend(errors);
-                }
-                None => self.ignored += 1,
-            },
-            Report::FetcherDown {
-                reader,
-                split,
-                split_epoch,
-                kind,
-                next,
-                message,
-            } => self.fetcher_down(reader, (split, split_epoch), kind, next, message),
-            Report::Stop => {
-                self.handle_stop(now);
-                return;
-            }
-        }
+        self.hear(report, now);
         self.advance(now);
     }
 
     fn ticks_full(&self) -> bool {
         self.ticks.undurable() >= self.options.ticks_waiting_max
+    }
+
+    fn broadcast(&mut self, directive: &Directive<S>) {
+        for reader in self.readers.keys() {
+            self.intentions
+                .push_back(Intention::Send(*reader, directive.clone()));
+        }
     }
 
     fn wedge(&mut self, subject: &str, why: String) {
@@ -309,12 +327,26 @@ impl<S: Split> Coordinator<S> {
     }
 }
 
-impl<S: Split> fmt::Debug for Coordinator<S> {
+/// Two coordinators with equal hashes act alike from here on, but for what they count: what was
+/// ignored, and how often the assignor ran.
+impl<S: Split, A> Hash for Coordinator<S, A> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (&self.phase, &self.incarnation, &self.readers).hash(hasher);
+        (&self.metadata, &self.metadata_epoch, &self.stored).hash(hasher);
+        (&self.planning, &self.splits, &self.bound).hash(hasher);
+        (&self.kept, &self.deadlines, &self.last_request).hash(hasher);
+        (&self.ticks, &self.stalled).hash(hasher);
+        (&self.to_append, &self.appending, &self.intentions).hash(hasher);
+    }
+}
+
+impl<S: Split, A> fmt::Debug for Coordinator<S, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coordinator")
             .field("phase", &self.phase)
             .field("metadata_epoch", &self.metadata_epoch)
             .field("splits", &self.splits)
+            .field("bound", &self.bound)
             .field("ticks", &self.ticks)
             .finish_non_exhaustive()
     }

@@ -1,31 +1,44 @@
 //! Who has a split.
 
+use std::time::Duration;
+
+use crate::assignor::SplitLoad;
 use crate::epoch::{ReaderId, RequestId, SplitEpoch};
 use crate::split::Split;
 
 /// What the coordinator knows of one split.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Entry<S: Split> {
     pub(super) ownership: Ownership<S>,
     /// The epoch of the last assignment.
     pub(super) split_epoch: SplitEpoch,
-    /// What the split was when it was last found.
-    pub(super) identity: S::Identity,
+    /// What the split was when it was last found; `None` after a restart, until it is found.
+    pub(super) identity: Option<S::Identity>,
+    /// Where it can be read from: the best place first.
+    pub(super) racks: Vec<String>,
+    /// Whether the metadata lists it.
+    pub(super) listed: bool,
+    /// Whether the discovery has found that it does not exist any more.
+    pub(super) gone: bool,
+    /// Whether a person asked that it be not read for now.
+    pub(super) paused: bool,
+    pub(super) load: SplitLoad,
+    /// The bytes that were emitted since the load was last taken.
+    pub(super) emitted: u64,
 }
 
 /// Who has a split.
 ///
-/// One value a split, so that no split can have two owners. Whether it is wanted is not in here: the
-/// metadata says that.
-#[derive(Debug)]
+/// One value a split, so that no split can have two owners. Whether it is wanted is not in here.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ownership<S: Split> {
     /// Nobody: the discovery was asked where its reading starts.
     Resolving(RequestId),
     /// Nobody: where its reading starts is not durable.
     Recording(S::Position),
-    /// Nobody. It can be assigned at this position when the metadata lists it, and is kept at it
-    /// when not.
-    Idle(S::Position),
+    /// Nobody. It can be assigned at `next` when it is wanted, and is kept at it when not, since
+    /// `since`.
+    Idle { next: S::Position, since: Duration },
     /// A reader, which was told to read it.
     Assigned(ReaderId),
     /// A reader, which was told to release it and has not answered.
@@ -34,12 +47,60 @@ pub(super) enum Ownership<S: Split> {
     Quarantined(S::Position),
 }
 
+impl<S: Split> Entry<S> {
+    /// A split that was just found, and about whose start the discovery is asked.
+    pub(super) fn found(request: RequestId) -> Self {
+        Self {
+            ownership: Ownership::Resolving(request),
+            split_epoch: SplitEpoch::default(),
+            identity: None,
+            racks: Vec::new(),
+            listed: true,
+            gone: false,
+            paused: false,
+            load: SplitLoad::default(),
+            emitted: 0,
+        }
+    }
+
+    /// A split whose position is known from the log.
+    pub(super) fn restored(ownership: Ownership<S>, listed: bool) -> Self {
+        Self {
+            ownership,
+            listed,
+            ..Self::found(RequestId::default())
+        }
+    }
+
+    /// Whether it should be with a reader.
+    pub(super) fn wanted(&self) -> bool {
+        self.listed && !self.gone && !self.paused
+    }
+
+    pub(super) fn is_quarantined(&self) -> bool {
+        matches!(self.ownership, Ownership::Quarantined(_))
+    }
+
+    /// Whether the assignor may give it to a reader, now or once it is released.
+    pub(super) fn assignable(&self) -> bool {
+        self.wanted()
+            && match self.ownership {
+                Ownership::Idle { .. } | Ownership::Assigned(_) | Ownership::Releasing(_) => true,
+                Ownership::Resolving(_) | Ownership::Recording(_) | Ownership::Quarantined(_) => {
+                    false
+                }
+            }
+    }
+}
+
 impl<S: Split> Ownership<S> {
     /// The reader that may still emit for the split.
     pub(super) fn reader(&self) -> Option<ReaderId> {
         match self {
             Self::Assigned(reader) | Self::Releasing(reader) => Some(*reader),
-            Self::Resolving(_) | Self::Recording(_) | Self::Idle(_) | Self::Quarantined(_) => None,
+            Self::Resolving(_) | Self::Recording(_) | Self::Idle { .. } | Self::Quarantined(_) => {
+                None
+            }
         }
     }
 }

@@ -7,28 +7,38 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::binding::{Binding, SplitError, SplitRange};
-use crate::epoch::{ReaderId, SplitEpoch};
+use crate::epoch::ReaderId;
+use crate::protocol::Moved;
 use crate::split::Split;
 use crate::tick::Tick;
 
-/// The ticks that are not durable.
+/// The ticks that are not durable, and those that may be opened.
 ///
 /// # Invariants
 ///
 /// `closing` and `waiting` together are at most as many as the coordinator's bound, and older than
-/// `open`. Once `ending` is [`Ending::Told`] no tick is opened.
-#[derive(Debug)]
+/// `open`, which is at most `reserved`. Once `ending` is [`Ending::Told`] no tick is opened.
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Ticks<S: Split> {
     pub(super) open: Option<Tick>,
     pub(super) due: Duration,
     pub(super) closing: Option<Closing<S>>,
     /// Closed, and handed to the log, oldest first.
     pub(super) waiting: VecDeque<Tick>,
+    pub(super) last_closed: Option<Tick>,
+    /// No tick up to this one is opened: a run before may have.
+    pub(super) first: Tick,
+    /// The last tick that this run may open, durably.
+    pub(super) reserved: Tick,
+    /// The last tick that the log was asked, or had, to reserve.
+    pub(super) asked: Tick,
+    /// Whether the next tick cannot be opened because it is not reserved.
+    pub(super) unreserved: bool,
     pub(super) ending: Ending,
 }
 
 /// How far the end of the source has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ending {
     /// Nobody asked for it.
     No,
@@ -41,11 +51,11 @@ pub(super) enum Ending {
 }
 
 /// A tick that not all readers have closed.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Closing<S: Split> {
     pub(super) tick: Tick,
     pub(super) missing: BTreeSet<ReaderId>,
-    pub(super) ranges: Vec<(SplitEpoch, SplitRange<S>)>,
+    pub(super) moved: Vec<Moved<S>>,
     pub(super) errors: Vec<SplitError<S>>,
 }
 
@@ -56,13 +66,31 @@ impl<S: Split> Ticks<S> {
             due: Duration::ZERO,
             closing: None,
             waiting: VecDeque::new(),
+            last_closed: None,
+            first: Tick::default(),
+            reserved: Tick::default(),
+            asked: Tick::default(),
+            unreserved: false,
             ending: Ending::No,
         }
+    }
+
+    /// Goes on after a run that may have opened every tick up to `reserved`.
+    pub(super) fn restore(&mut self, reserved: Tick, bound: Option<Tick>) {
+        self.first = reserved;
+        self.asked = reserved;
+        self.last_closed = bound;
     }
 
     /// How many closed or closing ticks are not durable.
     pub(super) fn undurable(&self) -> usize {
         self.waiting.len() + usize::from(self.closing.is_some())
+    }
+
+    /// The oldest tick that is not durable.
+    pub(super) fn oldest(&self) -> Option<Tick> {
+        let closing = self.closing.as_ref().map(|closing| closing.tick);
+        self.waiting.front().copied().or(closing).or(self.open)
     }
 
     /// The tick that is being closed, if it is `tick` and `reader` had not closed it until here.
@@ -79,11 +107,11 @@ impl<S: Split> Ticks<S> {
 }
 
 impl<S: Split> Closing<S> {
-    pub(super) fn new(tick: Tick, readers: &BTreeSet<ReaderId>) -> Self {
+    pub(super) fn new(tick: Tick, readers: BTreeSet<ReaderId>) -> Self {
         Self {
             tick,
-            missing: readers.clone(),
-            ranges: Vec::new(),
+            missing: readers,
+            moved: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -98,10 +126,13 @@ impl<S: Split> Closing<S> {
         mut self,
         bound: &mut BTreeMap<S, S::Position>,
     ) -> Result<Binding<S>, String> {
-        self.ranges
-            .sort_by(|a, b| (&a.1.split, a.0).cmp(&(&b.1.split, b.0)));
-        let mut ranges: Vec<SplitRange<S>> = Vec::with_capacity(self.ranges.len());
-        for (split_epoch, range) in self.ranges {
+        let order = |moved: &Moved<S>| (moved.range.split.clone(), moved.split_epoch);
+        self.moved.sort_by_cached_key(order);
+        let mut ranges: Vec<SplitRange<S>> = Vec::with_capacity(self.moved.len());
+        for Moved {
+            split_epoch, range, ..
+        } in self.moved
+        {
             let Some(position) = bound.get_mut(&range.split) else {
                 return Err(format!("split {}: moved, but is not known", range.split));
             };

@@ -56,7 +56,13 @@ impl<S: Split> BindingLog<S> for MemoryLog<S> {
         let mut written = self.lock();
         let newest = written.iter().rev().find_map(|record| match record {
             LogRecord::Incarnation(newest) => Some(*newest),
-            LogRecord::Start { .. } | LogRecord::Binding(_) => None,
+            LogRecord::Snapshot(snapshot) => Some(snapshot.incarnation),
+            LogRecord::Reserved(_)
+            | LogRecord::Metadata { .. }
+            | LogRecord::Start { .. }
+            | LogRecord::Binding(_)
+            | LogRecord::Readmitted(_)
+            | LogRecord::Forgotten(_) => None,
         });
         if newest.is_some_and(|newest| newest > incarnation) || written.len() as u64 != expected.0 {
             return Ok(Appended::Fenced);

@@ -12,8 +12,10 @@ use std::error::Error as StdError;
 use serde::{Deserialize, Serialize};
 
 use crate::binding::Binding;
-use crate::epoch::{Incarnation, LogSequence};
+use crate::coordinator::Snapshot;
+use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
 use crate::split::Split;
+use crate::tick::Tick;
 
 pub use self::memory::MemoryLog;
 pub(crate) use self::writer::{LogEvent, LogWriter};
@@ -61,12 +63,21 @@ pub enum Appended {
 }
 
 /// One record of the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 #[non_exhaustive]
 pub enum LogRecord<S: Split> {
     /// A run of the source begins.
     Incarnation(Incarnation),
+    /// Ticks up to this one may be opened by the incarnation; a later one opens none of them again.
+    Reserved(Tick),
+    /// A metadata epoch begins.
+    Metadata {
+        /// The epoch.
+        epoch: MetadataEpoch,
+        /// What it says.
+        metadata: S::Metadata,
+    },
     /// Where reading a split starts, resolved once by its rule.
     Start {
         /// The split.
@@ -76,6 +87,12 @@ pub enum LogRecord<S: Split> {
     },
     /// A tick is over.
     Binding(Binding<S>),
+    /// A split that was quarantined is read again, from where it failed.
+    Readmitted(S),
+    /// The position of a split is not kept any more.
+    Forgotten(S),
+    /// All that the records before say.
+    Snapshot(Snapshot<S>),
 }
 
 /// Why a log cannot be used.

@@ -3,6 +3,7 @@
 //! [`ReaderState`] decides what may be emitted and is a state machine without I/O; the operator
 //! around it moves messages, batches and capabilities.
 
+mod down;
 mod in_flight;
 mod operator;
 mod state;
@@ -10,7 +11,7 @@ mod state;
 mod tests;
 
 pub(crate) use self::operator::{ReaderParts, reader};
-pub use self::state::{ReaderAction, ReaderState, Verdict};
+pub use self::state::{ReaderAction, ReaderOptions, ReaderState, Verdict};
 use crate::fetcher::Piece;
 
 /// Decides whether a piece may be emitted yet, on the worker's thread.

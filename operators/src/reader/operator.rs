@@ -10,6 +10,7 @@ use timely::progress::operate::FrontierInterest;
 use super::in_flight::InFlight;
 use super::state::{ReaderAction, ReaderState, Verdict};
 use super::{Admission, AdmissionHook};
+use crate::assignor::ReaderProfile;
 use crate::binding::SplitError;
 use crate::clock::{self, Alarm};
 use crate::epoch::ReaderId;
@@ -25,6 +26,9 @@ use crate::wake::Waker;
 
 /// How soon the operator looks again whether the user has made room, or a held back piece is admitted.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// How often a reader tells how far behind its splits are.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// What a reader is made of.
 pub(crate) struct ReaderParts<'a, T: SourceTime, S: Split, F: SplitFetcher<S>> {
@@ -67,9 +71,13 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
     let (report_port, reports) = Port::new(&mut builder);
 
     options.control.listen(waker.clone());
-    let id = ReaderId(scope.index());
+    let profile = ReaderProfile {
+        id: ReaderId(scope.index()),
+        capacity: options.capacity,
+        rack: options.rack.clone(),
+    };
     let mut operator = ReaderOperator {
-        state: ReaderState::new(id, options.ticks_waiting_max, options.configuration),
+        state: ReaderState::new(profile, options.reading(), options.configuration),
         fetcher: (parts.fetcher)(waker.clone()),
         fetched: Vec::new(),
         batches: batch_port,
@@ -78,7 +86,7 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
         reports: report_port,
         in_flight: (options.probe.clone()).map(|probe| InFlight::new(probe, options.time)),
         alarm,
-        stop_reported: false,
+        progress_due: Duration::ZERO,
         options,
     };
     let mut admission = parts.admission;
@@ -94,12 +102,13 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
             // Step 1: what the enumerator says, in its order.
             directives.for_each(|_, batch| {
                 for (_, directive) in batch.drain(..) {
-                    operator.state.handle_directive(directive);
+                    operator.state.handle_directive(directive, now);
                     operator.act();
                 }
             });
             operator.state.handle_time(now);
-            operator.report_stop();
+            operator.pass_on_commands();
+            operator.report_progress(now);
             operator.act();
             // Step 2: what was fetched, as far as there is room for it.
             operator.read(admission.as_mut(), now);
@@ -131,7 +140,7 @@ struct ReaderOperator<T: SourceTime, S: Split, F: SplitFetcher<S>> {
     reports: ItemPort<T, Report<S>>,
     in_flight: Option<InFlight<T>>,
     alarm: Alarm,
-    stop_reported: bool,
+    progress_due: Duration,
     options: SourceOptions<T, S>,
 }
 
@@ -148,6 +157,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
                 ReaderAction::Unfetch(split, split_epoch) => {
                     self.fetcher.unassign(&split, split_epoch);
                 }
+                ReaderAction::Prepare(split) => self.fetcher.prepare(&split),
                 ReaderAction::Downgrade(tick) => {
                     let time = (self.options.time.time_of)(tick);
                     self.batches.downgrade(&time);
@@ -181,11 +191,28 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         self.health.give(self.open().as_ref(), health);
     }
 
-    fn report_stop(&mut self) {
-        if !self.stop_reported && self.options.control.stopping() {
-            self.stop_reported = true;
-            self.reports.give(None, Report::Stop);
+    /// Passes on what was asked for near this reader.
+    fn pass_on_commands(&mut self) {
+        for command in self.options.control.take() {
+            self.reports.give(None, Report::Command(command));
         }
+    }
+
+    /// Tells now and then how far behind splits are.
+    fn report_progress(&mut self, now: Duration) {
+        if now < self.progress_due {
+            return;
+        }
+        self.progress_due = now + PROGRESS_EVERY;
+        let lags = self
+            .state
+            .positions()
+            .filter_map(|(split, split_epoch, next)| {
+                let lag = self.fetcher.lag(split, next)?;
+                Some((split.clone(), split_epoch, lag))
+            });
+        let lags = lags.collect();
+        self.state.handle_lags(lags, now);
     }
 
     /// How many bytes may be emitted, if any.

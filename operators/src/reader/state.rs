@@ -3,19 +3,38 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
 use crate::epoch::{MetadataEpoch, ReaderId, SplitEpoch};
-use crate::fetcher::{FetcherDown, Piece};
+use crate::fetcher::{DownCause, FetcherDown, Piece};
 use crate::health::FailureKind;
-use crate::protocol::{Assignment, Directive, ReleaseReason, Report};
+use crate::protocol::{Assignment, Directive, Moved, ReleaseReason, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
-/// How long a split whose fetcher stopped waits before it is read again, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// What a reader is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReaderOptions {
+    /// How many closed ticks may wait for the log before nothing is emitted.
+    pub ticks_waiting_max: usize,
+    /// How often in a row what reads a split may crash before the split is quarantined.
+    pub crashes_max: u32,
+    /// How long a split with a lag may bring nothing before it is read again.
+    pub stuck_after: Duration,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        Self {
+            ticks_waiting_max: 4,
+            crashes_max: 5,
+            stuck_after: Duration::from_secs(30),
+        }
+    }
+}
 
 /// What the reader's operator has to do, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReaderAction<S: Split> {
     /// Tell the enumerator.
     Report(Report<S>),
@@ -25,6 +44,8 @@ pub enum ReaderAction<S: Split> {
     Fetch(S, SplitEpoch, S::Position),
     /// Have the fetcher stop reading a split.
     Unfetch(S, SplitEpoch),
+    /// Have the fetcher connect to where a split is read from.
+    Prepare(S),
     /// The capabilities may be downgraded to this tick, the oldest that is not durable.
     Downgrade(Tick),
     /// Emit a definite error at the open tick.
@@ -53,43 +74,55 @@ pub enum Verdict {
 /// * What a release or a close reports as next is what was emitted, never what was fetched.
 /// * Nothing is emitted before the first tick opens, while too many ticks wait for the log, or after
 ///   the last tick.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct ReaderState<S: Split, B> {
-    id: ReaderId,
-    ticks_waiting_max: usize,
+    pub(super) id: ReaderId,
+    pub(super) options: ReaderOptions,
     metadata: Option<(MetadataEpoch, S::Metadata)>,
-    held: BTreeMap<S, Held<S, B>>,
+    pub(super) held: BTreeMap<S, Held<S, B>>,
     open: Option<Tick>,
     /// Closed ticks that are not durable, oldest first.
     undurable: VecDeque<Tick>,
     ending: bool,
     /// What was emitted at the open tick, by assignment.
-    moved: BTreeMap<(S, SplitEpoch), (S::Position, S::Position)>,
-    errors: Vec<SplitError<S>>,
+    moved: BTreeMap<(S, SplitEpoch), Emitted<S>>,
+    pub(super) errors: Vec<SplitError<S>>,
     open_bytes: usize,
     /// Splits to be given to the fetcher again, by when.
-    retries: BTreeMap<(Duration, S), SplitEpoch>,
-    actions: VecDeque<ReaderAction<S>>,
-    ignored: u64,
+    pub(super) retries: BTreeMap<(Duration, S), SplitEpoch>,
+    pub(super) actions: VecDeque<ReaderAction<S>>,
+    pub(super) ignored: u64,
+}
+
+/// What was emitted of one assignment at one tick.
+#[derive(Clone, Debug, Hash)]
+struct Emitted<S: Split> {
+    from: S::Position,
+    to: S::Position,
+    bytes: u64,
 }
 
 /// A split that this reader may emit.
-#[derive(Debug)]
-struct Held<S: Split, B> {
-    split_epoch: SplitEpoch,
-    next: S::Position,
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Held<S: Split, B> {
+    pub(super) split_epoch: SplitEpoch,
+    pub(super) next: S::Position,
     /// How often in a row reading it stopped without a record in between.
-    failures: u32,
+    pub(super) failures: u32,
+    /// How often in a row what reads it crashed.
+    pub(super) crashes: u32,
+    /// When a piece of it was last emitted, or it was last given to the fetcher.
+    pub(super) moved_at: Duration,
     /// A piece that was not admitted. The fetcher does not read the split meanwhile.
-    parked: Option<Piece<S, B>>,
+    pub(super) parked: Option<Piece<S, B>>,
 }
 
 impl<S: Split, B> ReaderState<S, B> {
     /// A reader that holds nothing and has introduced itself.
-    pub fn new(id: ReaderId, ticks_waiting_max: usize, configuration: u64) -> Self {
+    pub fn new(reader: ReaderProfile, options: ReaderOptions, configuration: u64) -> Self {
         Self {
-            id,
-            ticks_waiting_max,
+            id: reader.id,
+            options,
             metadata: None,
             held: BTreeMap::new(),
             open: None,
@@ -100,7 +133,7 @@ impl<S: Split, B> ReaderState<S, B> {
             open_bytes: 0,
             retries: BTreeMap::new(),
             actions: VecDeque::from([ReaderAction::Report(Report::Hello {
-                reader: id,
+                reader,
                 configuration,
             })]),
             ignored: 0,
@@ -119,7 +152,7 @@ impl<S: Split, B> ReaderState<S, B> {
 
     /// The tick to emit at, or `None` while nothing may be emitted.
     pub fn emitting_at(&self) -> Option<Tick> {
-        let waiting = self.undurable.len() >= self.ticks_waiting_max;
+        let waiting = self.undurable.len() >= self.options.ticks_waiting_max;
         self.open.filter(|_| !self.ending && !waiting)
     }
 
@@ -144,12 +177,13 @@ impl<S: Split, B> ReaderState<S, B> {
     }
 
     /// The enumerator sent a directive.
-    pub fn handle_directive(&mut self, directive: Directive<S>) {
+    pub fn handle_directive(&mut self, directive: Directive<S>, now: Duration) {
         match directive {
             Directive::Metadata {
                 epoch, metadata, ..
             } => self.adopt(epoch, metadata),
-            Directive::Assign(assignment) => self.assign(assignment),
+            Directive::Assign(assignment) => self.assign(assignment, now),
+            Directive::Prepare(split) => self.actions.push_back(ReaderAction::Prepare(split)),
             Directive::Revoke { split, split_epoch } => {
                 if self.holds(&split, split_epoch) {
                     self.release(&split, ReleaseReason::Revoked);
@@ -185,7 +219,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 FetcherDown {
                     split: piece.split.clone(),
                     split_epoch: piece.split_epoch,
-                    kind: FailureKind::Transient,
+                    cause: DownCause::Failed(FailureKind::Transient),
                     message,
                 },
                 now,
@@ -194,11 +228,20 @@ impl<S: Split, B> ReaderState<S, B> {
         }
         held.next = piece.end.clone();
         held.failures = 0;
+        held.crashes = 0;
+        held.moved_at = now;
         self.open_bytes = self.open_bytes.saturating_add(piece.bytes);
         self.moved
             .entry((piece.split.clone(), piece.split_epoch))
-            .and_modify(|(_, to)| *to = piece.end.clone())
-            .or_insert_with(|| (piece.start.clone(), piece.end.clone()));
+            .and_modify(|emitted| {
+                emitted.to = piece.end.clone();
+                emitted.bytes += piece.bytes as u64;
+            })
+            .or_insert_with(|| Emitted {
+                from: piece.start.clone(),
+                to: piece.end.clone(),
+                bytes: piece.bytes as u64,
+            });
         Verdict::Emit
     }
 
@@ -254,62 +297,6 @@ impl<S: Split, B> ReaderState<S, B> {
         }
     }
 
-    /// The fetcher stopped reading a split by itself.
-    pub fn handle_down(&mut self, down: FetcherDown<S>, now: Duration) {
-        let current = |held: &&mut Held<S, B>| held.split_epoch == down.split_epoch;
-        let Some(held) = self.held.get_mut(&down.split).filter(current) else {
-            self.ignored += 1;
-            return;
-        };
-        let next = held.next.clone();
-        held.failures += 1;
-        let delay = (RETRY.0 * 2_u32.saturating_pow(held.failures - 1)).min(RETRY.1);
-        self.actions
-            .push_back(ReaderAction::Unfetch(down.split.clone(), down.split_epoch));
-        match down.kind {
-            FailureKind::Transient => {
-                self.retries
-                    .insert((now + delay, down.split.clone()), down.split_epoch);
-            }
-            FailureKind::Definite => {
-                self.held.remove(&down.split);
-                let error = SplitError {
-                    split: down.split.clone(),
-                    position: next.clone(),
-                    message: down.message.clone(),
-                };
-                self.errors.push(error.clone());
-                self.actions.push_back(ReaderAction::Emit(error));
-            }
-        }
-        self.actions
-            .push_back(ReaderAction::Report(Report::FetcherDown {
-                reader: self.id,
-                split: down.split,
-                split_epoch: down.split_epoch,
-                kind: down.kind,
-                next,
-                message: down.message,
-            }));
-    }
-
-    /// Time has passed: splits whose fetcher stopped are read again.
-    pub fn handle_time(&mut self, now: Duration) {
-        while let Some(entry) = self.retries.first_entry() {
-            if entry.key().0 > now {
-                return;
-            }
-            let ((_, split), split_epoch) = entry.remove_entry();
-            let Some(held) = self.held.get(&split) else {
-                continue;
-            };
-            if held.split_epoch == split_epoch && held.parked.is_none() {
-                self.actions
-                    .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));
-            }
-        }
-    }
-
     fn holds(&self, split: &S, split_epoch: SplitEpoch) -> bool {
         self.held
             .get(split)
@@ -326,7 +313,7 @@ impl<S: Split, B> ReaderState<S, B> {
         self.metadata = Some((epoch, metadata));
     }
 
-    fn assign(&mut self, assignment: Assignment<S>) {
+    fn assign(&mut self, assignment: Assignment<S>, now: Duration) {
         let Assignment {
             split,
             split_epoch,
@@ -366,6 +353,8 @@ impl<S: Split, B> ReaderState<S, B> {
             split_epoch,
             next: start,
             failures: 0,
+            crashes: 0,
+            moved_at: now,
             parked: None,
         };
         self.held.insert(split, held);
@@ -394,16 +383,20 @@ impl<S: Split, B> ReaderState<S, B> {
         }
         if let Some(tick) = close {
             self.undurable.push_back(tick);
-            let ranges = std::mem::take(&mut self.moved)
+            let moved = std::mem::take(&mut self.moved)
                 .into_iter()
-                .map(|((split, split_epoch), (from, to))| {
-                    (split_epoch, SplitRange { split, from, to })
-                })
+                .map(
+                    |((split, split_epoch), Emitted { from, to, bytes })| Moved {
+                        split_epoch,
+                        range: SplitRange { split, from, to },
+                        bytes,
+                    },
+                )
                 .collect();
             self.actions.push_back(ReaderAction::Report(Report::Closed {
                 reader: self.id,
                 tick,
-                ranges,
+                moved,
                 errors: std::mem::take(&mut self.errors),
             }));
         } else {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::*;
+use crate::assignor::ReaderProfile;
 use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
-use crate::fetcher::FetcherDown;
+use crate::fetcher::{DownCause, FetcherDown};
 use crate::health::FailureKind;
 use crate::letters::{Letter, Letters};
 use crate::protocol::{Assignment, Directive, ReleaseReason, Report};
@@ -17,7 +18,14 @@ const A: Letter = Letter('a');
 
 /// A reader in tick 1 that holds `a` under split epoch 1 from position 10 on.
 fn reading_a() -> State {
-    let mut state = State::new(ReaderId(3), 2, 0);
+    let mut state = State::new(
+        ReaderProfile::new(ReaderId(3)),
+        ReaderOptions {
+            ticks_waiting_max: 2,
+            ..ReaderOptions::default()
+        },
+        0,
+    );
     metadata(&mut state, 1, "ab");
     tick(&mut state, None, 1, false);
     assign(&mut state, 1, 10);
@@ -26,28 +34,37 @@ fn reading_a() -> State {
 }
 
 fn metadata(state: &mut State, epoch: u64, letters: &str) {
-    state.handle_directive(Directive::Metadata {
-        incarnation: Incarnation(1),
-        epoch: MetadataEpoch(epoch),
-        metadata: Letters::of(letters),
-    });
+    state.handle_directive(
+        Directive::Metadata {
+            incarnation: Incarnation(1),
+            epoch: MetadataEpoch(epoch),
+            metadata: Letters::of(letters),
+        },
+        NOW,
+    );
 }
 
 fn assign(state: &mut State, split_epoch: u64, start: u64) {
-    state.handle_directive(Directive::Assign(Assignment {
-        split: A,
-        split_epoch: SplitEpoch(split_epoch),
-        metadata_epoch: MetadataEpoch(1),
-        start,
-    }));
+    state.handle_directive(
+        Directive::Assign(Assignment {
+            split: A,
+            split_epoch: SplitEpoch(split_epoch),
+            metadata_epoch: MetadataEpoch(1),
+            start,
+        }),
+        NOW,
+    );
 }
 
 fn tick(state: &mut State, close: Option<u64>, open: u64, last: bool) {
-    state.handle_directive(Directive::Tick {
-        close: close.map(Tick),
-        open: Tick(open),
-        last,
-    });
+    state.handle_directive(
+        Directive::Tick {
+            close: close.map(Tick),
+            open: Tick(open),
+            last,
+        },
+        NOW,
+    );
 }
 
 fn piece(split_epoch: u64, start: u64, end: u64) -> Piece<Letter, ()> {
@@ -92,7 +109,7 @@ fn a_piece_of_an_assignment_that_is_over_is_dropped() {
         split: A,
         split_epoch: SplitEpoch(1),
     };
-    state.handle_directive(revoke);
+    state.handle_directive(revoke, NOW);
     assert_eq!(state.handle_piece(&piece(1, 10, 12), NOW), Verdict::Drop);
 
     assign(&mut state, 2, 10);
@@ -111,7 +128,7 @@ fn a_release_says_what_was_emitted_and_stops_the_fetcher() {
         split: A,
         split_epoch: SplitEpoch(1),
     };
-    state.handle_directive(revoke);
+    state.handle_directive(revoke, NOW);
 
     assert_eq!(
         actions(&mut state),
@@ -167,7 +184,7 @@ fn failures_in_a_row_are_retried_later_and_later_and_a_record_ends_the_row() {
     let down = || FetcherDown {
         split: A,
         split_epoch: SplitEpoch(1),
-        kind: FailureKind::Transient,
+        cause: DownCause::Failed(FailureKind::Transient),
         message: String::new(),
     };
     let mut delays = Vec::new();
@@ -193,14 +210,14 @@ fn reading_stops_while_too_many_ticks_wait_and_after_the_last() {
     tick(&mut state, Some(2), 3, false);
     assert_eq!(state.emitting_at(), None);
 
-    state.handle_directive(Directive::Durable(Tick(1)));
+    state.handle_directive(Directive::Durable(Tick(1)), NOW);
     assert_eq!(state.emitting_at(), Some(Tick(3)));
     tick(&mut state, Some(3), 4, true);
-    state.handle_directive(Directive::Durable(Tick(2)));
+    state.handle_directive(Directive::Durable(Tick(2)), NOW);
     assert_eq!(state.emitting_at(), None);
     actions(&mut state);
 
-    state.handle_directive(Directive::Durable(Tick(3)));
+    state.handle_directive(Directive::Durable(Tick(3)), NOW);
 
     assert_eq!(actions(&mut state), [ReaderAction::Finish]);
 }
@@ -210,7 +227,7 @@ fn capabilities_follow_the_oldest_tick_that_is_not_durable() {
     let mut state = reading_a();
     tick(&mut state, Some(1), 20, false);
     actions(&mut state);
-    state.handle_directive(Directive::Durable(Tick(1)));
+    state.handle_directive(Directive::Durable(Tick(1)), NOW);
 
     assert_eq!(actions(&mut state), [ReaderAction::Downgrade(Tick(20))]);
 }
@@ -223,7 +240,7 @@ fn a_close_reports_each_assignment_of_the_tick_by_itself() {
         split: A,
         split_epoch: SplitEpoch(1),
     };
-    state.handle_directive(revoke);
+    state.handle_directive(revoke, NOW);
     assign(&mut state, 3, 15);
     state.handle_piece(&piece(3, 15, 16), NOW);
     actions(&mut state);
@@ -231,11 +248,11 @@ fn a_close_reports_each_assignment_of_the_tick_by_itself() {
     tick(&mut state, Some(1), 2, false);
 
     let done = actions(&mut state);
-    let ReaderAction::Report(Report::Closed { ranges, .. }) = &done[0] else {
+    let ReaderAction::Report(Report::Closed { moved, .. }) = &done[0] else {
         panic!("{done:?}");
     };
-    let said: Vec<_> = (ranges.iter())
-        .map(|(epoch, range)| (epoch.0, range.from, range.to))
+    let said: Vec<_> = (moved.iter())
+        .map(|moved| (moved.split_epoch.0, moved.range.from, moved.range.to))
         .collect();
     assert_eq!(said, [(1, 10, 12), (3, 15, 16)]);
 }

@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use serde::{Deserialize, Serialize};
 use timely_splits::split::{Metadata, Split};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Letter(pub(crate) char);
 
 impl Display for Letter {
@@ -15,7 +15,7 @@ impl Display for Letter {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Letters(pub(crate) BTreeSet<Letter>);
 
 impl Letters {
@@ -31,7 +31,17 @@ impl Split for Letter {
 }
 
 impl Metadata<Letter> for Letters {
-    fn lists(&self, split: &Letter) -> bool {
-        self.0.contains(split)
+    type Group = Letter;
+
+    fn group_of(split: &Letter) -> Letter {
+        *split
+    }
+
+    fn lists_group(&self, group: &Letter) -> bool {
+        self.0.contains(group)
+    }
+
+    fn changed_groups(&self, next: &Self) -> Vec<Letter> {
+        self.0.symmetric_difference(&next.0).copied().collect()
     }
 }

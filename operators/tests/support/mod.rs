@@ -6,11 +6,12 @@ mod letters;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use timely_splits::coordinator::StickyBalanced;
-use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
+use timely_splits::assignor::StickyBalanced;
+use timely_splits::coordinator::CoordinatorOptions;
+use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::enumerator::Enumeration;
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
-use timely_splits::fetcher::{Fetched, FetcherDown, Piece, Polled, SplitFetcher};
+use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Piece, Polled, SplitFetcher};
 use timely_splits::health::FailureKind;
 use timely_splits::log::BindingLog;
 use timely_splits::source::Reading;
@@ -73,6 +74,7 @@ impl World {
             }),
             log: Box::new(log),
             assignor: Box::new(StickyBalanced),
+            coordination: CoordinatorOptions::new(0),
         }
     }
 
@@ -104,7 +106,11 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
     fn request(&mut self, request: DiscoveryRequest<Letter>) {
         self.found.push_back(match request {
             DiscoveryRequest::Discover { epoch, metadata } => {
-                let splits = metadata.0.into_iter().map(|split| (split, ())).collect();
+                let found = metadata
+                    .0
+                    .into_iter()
+                    .map(|split| FoundSplit::new(split, ()));
+                let splits = found.collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
             DiscoveryRequest::Resolve { request, split } => DiscoveryEvent::Resolved {
@@ -156,7 +162,7 @@ impl SplitFetcher<Letter> for WorldFetcher {
                 fetched.push(Fetched::Down(FetcherDown {
                     split: *split,
                     split_epoch: *split_epoch,
-                    kind,
+                    cause: DownCause::Failed(kind),
                     message: "broken on purpose".to_owned(),
                 }));
             } else if *next < end && bytes_left > 0 {

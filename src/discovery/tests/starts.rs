@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use timely_splits::discovery::FoundSplit;
 use timely_splits::discovery::{DiscoveryRequest, SplitDiscovery};
 use timely_splits::epoch::RequestId;
 use timely_splits::health::HealthStatus;
@@ -36,7 +37,7 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
     let found = watched.found("east");
     assert_eq!(found.len(), 1_200);
 
-    for (number, (split, _)) in (1..).zip(&found) {
+    for (number, FoundSplit { split, .. }) in (1..).zip(&found) {
         watched.discovery.request(DiscoveryRequest::Resolve {
             request: RequestId(number),
             split: split.clone(),
@@ -59,7 +60,7 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
     assert_eq!(starts[&split("east", "early", 599)].1, 0);
     assert_eq!(starts[&split("east", "late", 599)].1, 3);
     assert_eq!(starts[&split("east", "late", 0)].1, 0);
-    for (number, (split, _)) in (1..).zip(&found) {
+    for (number, FoundSplit { split, .. }) in (1..).zip(&found) {
         assert_eq!(starts[split].0, RequestId(number));
     }
 }
@@ -108,7 +109,7 @@ fn events_that_nobody_polls_wait() {
     watched.discover(&metadata);
     let found = watched.found("east");
 
-    for (number, (split, _)) in (1..).zip(found) {
+    for (number, FoundSplit { split, .. }) in (1..).zip(found) {
         watched.discovery.request(DiscoveryRequest::Resolve {
             request: RequestId(number),
             split,

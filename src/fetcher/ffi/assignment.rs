@@ -63,9 +63,11 @@ impl NativeClient {
         starts: &[StartReading<'_>],
     ) -> Result<(), NativeError> {
         let mut list = PartitionList::new(starts.len());
-        // A partition's queue is forwarded before the partition is assigned: librdkafka keeps a
-        // forwarding of the application's, so no record goes astray to the client's own queue.
-        // The queues are held until then, so that what was set on them cannot be forgotten.
+        // Forwarded before and after. Before, because librdkafka then knows that the application
+        // forwards, and leaves it at that when reading starts; otherwise records would go astray to
+        // the client's own queue. After, because the end of an assignment before this one unsets
+        // the forwarding, some time between `incremental_unassign` and the answer to the call
+        // below. What the partition's own queue got meanwhile is moved along.
         let mut forwarded = Vec::with_capacity(starts.len());
         for start in starts {
             let topic = c_string("a topic name", start.topic)?;
@@ -79,9 +81,8 @@ impl NativeClient {
                     start.topic, start.partition
                 ))
             })?;
-            // SAFETY: both queues are alive, and the target is one of this client.
-            unsafe { sys::rd_kafka_queue_forward(partition.raw(), start.queue.raw()) };
-            forwarded.push(partition);
+            partition.forward(start.queue);
+            forwarded.push((partition, start.queue));
             let element = list.add(&topic, start.partition).as_ptr();
             // SAFETY: the element is valid until the list changes.
             unsafe {
@@ -93,11 +94,13 @@ impl NativeClient {
         }
         // SAFETY: client and list are alive; the error that comes back is ours.
         unsafe {
-            NativeError::take(sys::rd_kafka_incremental_assign(
-                self.raw(),
-                list.0.as_ptr(),
-            ))
+            let error = sys::rd_kafka_incremental_assign(self.raw(), list.0.as_ptr());
+            NativeError::take(error)?;
         }
+        for (partition, queue) in forwarded {
+            partition.forward(queue);
+        }
+        Ok(())
     }
 
     /// Stops reading these partitions. Blocks until the client has taken note: what was fetched of

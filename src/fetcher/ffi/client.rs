@@ -183,6 +183,7 @@ impl NativeClient {
     }
 
     /// How many clients of this process are open or could not be closed yet.
+    #[cfg(test)]
     pub(crate) fn open_count() -> usize {
         CLIENTS_OPEN.load(Ordering::Relaxed)
     }

@@ -18,6 +18,14 @@ use crate::records::{RecordTime, RecordTimeType};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TopicKey(usize);
 
+#[cfg(test)]
+impl TopicKey {
+    /// A key of no client's, for tests of what takes messages.
+    pub(crate) fn numbered(number: usize) -> Self {
+        Self(number)
+    }
+}
+
 /// A hold on a topic, which keeps its [`TopicKey`] from being given to another one.
 ///
 /// # Invariants
@@ -254,6 +262,11 @@ impl NativeQueue {
 }
 
 /// Called by librdkafka for each message.
+///
+/// # Safety
+///
+/// `message` is alive during the call, and `opaque` is what [`NativeQueue::consume`] passed with this
+/// very callback.
 unsafe extern "C" fn take<R: Receiver>(message: *mut sys::rd_kafka_message_t, opaque: *mut c_void) {
     // SAFETY: `consume` passed this value, and librdkafka calls from within that call only.
     let consumption = unsafe { &mut *opaque.cast::<Consumption<'_, R>>() };

@@ -2,6 +2,7 @@
 
 use std::process;
 
+use timely_splits::fetcher::DownCause;
 use timely_splits::health::{FailureKind, HealthStatus};
 
 use super::*;
@@ -38,6 +39,24 @@ fn a_cluster_whose_client_cannot_be_made_says_why_and_the_others_are_read() {
 }
 
 #[test]
+fn a_secret_that_is_not_there_is_named_with_its_property() {
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let properties = ClientProperties::new()
+        .with("bootstrap.servers", "127.0.0.1:9")
+        .with("sasl.password", "${file:/nonexistent/password}");
+    worker.adopt(1, &metadata("t", &[("east", properties)]));
+
+    worker.until("a complaint", |worker| !worker.health.is_empty());
+
+    assert_eq!(
+        worker.health[0].message,
+        "no client can be made: property sasl.password: \
+         reading file /nonexistent/password failed: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
 fn brokers_that_do_not_answer_are_complained_of_once() {
     let pool = pool();
     let mut worker = Worker::new(&pool, 0);
@@ -57,6 +76,32 @@ fn brokers_that_do_not_answer_are_complained_of_once() {
         HealthStatus::Failing(FailureKind::Transient)
     );
     assert!(worker.health.len() <= 2, "{:?}", worker.health);
+}
+
+#[test]
+fn a_cluster_whose_brokers_come_back_is_well_again_and_read_on() {
+    let broker = Broker::with_topic("t", 1);
+    broker.write("t", 0, 10);
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let read = split("east", "t", 0);
+    worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
+    worker.assign(&read, 1, at(0));
+    worker.until("the first records", |worker| worker.count(&read) == 10);
+
+    broker.cluster.broker_down(1).unwrap();
+    worker.until("a complaint", |worker| !worker.health.is_empty());
+    broker.cluster.broker_up(1).unwrap();
+    broker.write("t", 0, 10);
+    worker.until("the other records", |worker| worker.count(&read) == 20);
+    while worker.health.last().unwrap().status != HealthStatus::Well {
+        broker.write("t", 0, 1);
+        let before = worker.count(&read);
+        worker.until("one more", |worker| worker.count(&read) > before);
+    }
+
+    assert!(worker.downs.is_empty());
+    assert_eq!(worker.health.last().unwrap().message, "records come again");
 }
 
 #[test]
@@ -91,7 +136,10 @@ fn a_change_of_properties_swaps_the_client_and_touches_no_other_cluster() {
 
     assert_eq!(worker.downs.len(), 1);
     assert_eq!(worker.downs[0].split, changed);
-    assert_eq!(worker.downs[0].kind, FailureKind::Transient);
+    assert_eq!(
+        worker.downs[0].cause,
+        DownCause::Failed(FailureKind::Transient)
+    );
     assert_eq!(worker.records[&changed][9].0, 9);
     assert_eq!(worker.records[&changed][10].0, 10);
 }

@@ -53,7 +53,7 @@ impl Broker {
                 .payload(&value);
             self.producer.send(record).unwrap();
         }
-        self.producer.flush(PATIENCE).unwrap();
+        settle(&self.producer);
     }
 
     fn properties(&self) -> ClientProperties {
@@ -61,6 +61,13 @@ impl Broker {
         ClientProperties::new()
             .with("bootstrap.servers", &self.cluster.bootstrap_servers())
             .with("fetch.wait.max.ms", "10")
+    }
+}
+
+/// Waits until what was sent is there; `flush` would look every 100 ms only.
+fn settle(producer: &BaseProducer) {
+    while producer.in_flight_count() > 0 {
+        producer.poll(Duration::from_millis(1));
     }
 }
 

@@ -32,7 +32,7 @@ fn a_split_that_moves_between_workers_two_hundred_times_loses_and_repeats_nothin
                 }
                 let record = BaseRecord::<(), _>::to("t").partition(1).payload("");
                 producer.send(record).unwrap();
-                producer.flush(PATIENCE).unwrap();
+                settle(producer);
             }
             done.store(true, Ordering::Release);
         });

@@ -1,9 +1,11 @@
 //! What is read is what was written.
 
 use rdkafka::message::{Header, OwnedHeaders};
+use timely_splits::fetcher::DownCause;
 use timely_splits::health::FailureKind;
 
 use super::*;
+use crate::model::LeaderEpoch;
 use crate::records::RecordTimeType;
 
 #[test]
@@ -31,6 +33,12 @@ fn every_record_is_read_once_and_in_order() {
 
     for worker in &workers {
         assert_eq!(worker.records.len(), 2);
+        for (_, position) in worker.assigned.values() {
+            assert_eq!(
+                *position,
+                KafkaPosition::after(Offset::new(499), Some(LeaderEpoch(0)))
+            );
+        }
         for records in worker.records.values() {
             assert_eq!(*records, written(500));
         }
@@ -59,7 +67,7 @@ fn a_record_keeps_its_key_time_and_headers_and_null_differs_from_empty() {
     broker.producer.send(full).unwrap();
     let tombstone = BaseRecord::<str, str>::to("t").partition(0).key("k");
     broker.producer.send(tombstone).unwrap();
-    broker.producer.flush(PATIENCE).unwrap();
+    settle(&broker.producer);
     let pool = pool();
     let mut worker = Worker::new(&pool, 0);
     worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
@@ -131,7 +139,10 @@ fn a_position_that_is_out_of_range_is_definite_and_a_good_one_is_read_after_it()
     worker.assign(&read, 2, at(4));
     worker.until("the rest", |worker| worker.count(&read) == 6);
 
-    assert_eq!(worker.downs[0].kind, FailureKind::Definite);
+    assert_eq!(
+        worker.downs[0].cause,
+        DownCause::Failed(FailureKind::Definite)
+    );
     assert_eq!(worker.downs[0].split_epoch, SplitEpoch(1));
     assert!(
         worker.downs[0]
@@ -156,7 +167,10 @@ fn a_topic_that_does_not_exist_may_come_to_be() {
     worker.assign(&split("east", "absent", 0), 1, at(0));
     worker.until("the end", |worker| !worker.downs.is_empty());
 
-    assert_eq!(worker.downs[0].kind, FailureKind::Transient);
+    assert_eq!(
+        worker.downs[0].cause,
+        DownCause::Failed(FailureKind::Transient)
+    );
     assert!(worker.downs[0].message.contains("topic absent"));
 }
 

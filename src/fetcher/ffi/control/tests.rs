@@ -1,8 +1,7 @@
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::{ControlClient, ControlError, Isolation};
-use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord};
+use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord, KafkaApi};
 use crate::model::{KafkaPosition, Partition, StartAt, TopicName};
 
 /// Long enough for a machine that does many other things.
@@ -157,11 +156,9 @@ fn the_id_of_each_cluster_is_its_own() {
 /// S16.
 #[test]
 fn a_cluster_that_cannot_be_reached_is_told_in_the_words_of_the_client() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let refusing = closed.local_addr().unwrap().to_string();
-    drop(closed);
+    let refusing = "127.0.0.1:1";
 
-    let refused = client(&refusing).describe_topics(&[topic("orders")], WHILE);
+    let refused = client(refusing).describe_topics(&[topic("orders")], WHILE);
     let unresolved = client("no-such-host.invalid:9092").describe_topics(&[topic("orders")], WHILE);
 
     for (asked, expected) in [
@@ -189,4 +186,36 @@ fn brokers_that_say_nothing_cost_the_deadline_and_no_more() {
         panic!("{silent:?}");
     };
     assert_eq!(waited, Duration::from_millis(700));
+}
+
+/// A partial answer leaves a negative offset, without an error, where nothing was answered.
+#[test]
+fn a_position_is_never_made_up() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    cluster.create_topic("orders", 1).unwrap();
+    cluster
+        .produce("orders", 0, vec![EmbeddedRecord::value("v"); 7])
+        .unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+    let asked = [partition("orders", 0)];
+    let mut ask = || {
+        let wait = Duration::from_secs(3);
+        let answers = control.list_offsets(&asked, StartAt::Latest, Isolation::Committed, wait);
+        answers[0].1.clone().map(|position| position.next.get())
+    };
+    assert_eq!(ask(), Ok(7));
+
+    for fault in [
+        EmbeddedFault::NotLeader,
+        EmbeddedFault::TopicAuthorizationFailed,
+        EmbeddedFault::Storage,
+        EmbeddedFault::Disconnect,
+    ] {
+        cluster.fail(KafkaApi::ListOffsets, 30, fault);
+        let failed = ask();
+        cluster.fail_no_more(KafkaApi::ListOffsets);
+
+        assert!(failed.is_err(), "{fault:?}: {failed:?}");
+        assert_eq!(ask(), Ok(7), "{fault:?}");
+    }
 }

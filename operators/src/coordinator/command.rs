@@ -1,0 +1,111 @@
+//! What a person can ask for.
+
+use std::time::Duration;
+
+use super::Coordinator;
+use super::ownership::Ownership;
+use super::ticks::Ending;
+use crate::assignor::Assignor;
+use crate::epoch::ReaderId;
+use crate::event::SourceEvent;
+use crate::health::{FailureKind, Health, HealthStatus};
+use crate::log::LogRecord;
+use crate::protocol::Command;
+use crate::split::Split;
+
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
+    pub(super) fn obey(&mut self, command: Command<S>, now: Duration) {
+        let refused = match command {
+            Command::Stop => {
+                self.end(now);
+                Ok(())
+            }
+            Command::Move { split, to } => self.move_to(&split, to),
+            Command::Drain(reader) => self.drain(reader, true, now),
+            Command::Refill(reader) => self.drain(reader, false, now),
+            Command::Pause(split) => self.pause(&split, true, now),
+            Command::Resume(split) => self.pause(&split, false, now),
+            Command::Readmit(split) => self.readmit(split, now),
+            Command::Rebalance => {
+                self.planning.trigger_whole(now);
+                Ok(())
+            }
+            Command::ShowPlan => {
+                self.show_plan(now);
+                Ok(())
+            }
+        };
+        if let Err((subject, why)) = refused {
+            let status = HealthStatus::Failing(FailureKind::Definite);
+            self.tell(SourceEvent::Health(Health::new(subject, status, why)));
+        }
+    }
+
+    fn end(&mut self, now: Duration) {
+        if self.ticks.ending == Ending::No {
+            self.ticks.ending = Ending::Asked;
+            self.ticks.due = now;
+        }
+    }
+
+    fn move_to(&mut self, split: &S, to: ReaderId) -> Result<(), Refusal> {
+        self.known(to)?;
+        let subject = format!("split {split}");
+        let Some(entry) = self.splits.get(split) else {
+            return Err((subject, "cannot be moved: it is not known".to_owned()));
+        };
+        if !entry.assignable() {
+            let why = "cannot be moved: it is not being read for now";
+            return Err((subject, why.to_owned()));
+        }
+        self.planning.set_target(split, to);
+        Ok(())
+    }
+
+    fn drain(&mut self, reader: ReaderId, drained: bool, now: Duration) -> Result<(), Refusal> {
+        self.known(reader)?;
+        if drained {
+            self.planning.drained.insert(reader);
+        } else {
+            self.planning.drained.remove(&reader);
+        }
+        self.planning.trigger_whole(now);
+        Ok(())
+    }
+
+    fn pause(&mut self, split: &S, paused: bool, now: Duration) -> Result<(), Refusal> {
+        let Some(entry) = self.splits.get_mut(split) else {
+            let why = "cannot be paused or resumed: it is not known";
+            return Err((format!("split {split}"), why.to_owned()));
+        };
+        entry.paused = paused;
+        self.reconsider(split, now);
+        Ok(())
+    }
+
+    fn readmit(&mut self, split: S, now: Duration) -> Result<(), Refusal> {
+        let entry = self.splits.get_mut(&split);
+        let Some(entry) = entry.filter(|entry| entry.is_quarantined()) else {
+            let why = "cannot be readmitted: it is not quarantined";
+            return Err((format!("split {split}"), why.to_owned()));
+        };
+        if let Ownership::Quarantined(next) = &entry.ownership {
+            let next = next.clone();
+            entry.ownership = Ownership::Idle { next, since: now };
+        }
+        self.reconsider(&split, now);
+        self.to_append.push(LogRecord::Readmitted(split));
+        Ok(())
+    }
+
+    fn known(&self, reader: ReaderId) -> Result<(), Refusal> {
+        if self.readers.contains_key(&reader) {
+            return Ok(());
+        }
+        let why = format!("is not known; there are {}", self.readers.len());
+        Err((format!("reader {reader}"), why))
+    }
+}
+
+/// The subject of a command that cannot be obeyed, and why.
+type Refusal = (String, String);

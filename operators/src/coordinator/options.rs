@@ -1,0 +1,56 @@
+//! What the coordinator is told once.
+
+use std::time::Duration;
+
+/// What the coordinator is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoordinatorOptions {
+    /// How many readers there are.
+    pub readers: usize,
+    /// How long a tick stays open.
+    pub tick_interval: Duration,
+    /// How many closed ticks may wait for the log.
+    pub ticks_waiting_max: usize,
+    /// How far ahead of the open tick ticks are reserved in the log.
+    pub reserve_ahead: Duration,
+    /// How long the assignor waits for more to change after something has.
+    pub plan_debounce: Duration,
+    /// How long after a change of metadata no split is taken from its reader for balance: what the
+    /// change removes is gone at once, and what it adds is found by and by.
+    pub calm_for: Duration,
+    /// How often the assignor runs although nothing changed, for policies that look at loads;
+    /// `None` is never.
+    pub plan_interval: Option<Duration>,
+    /// How long the discovery may take to say where a split starts before it is asked again.
+    pub start_deadline: Duration,
+    /// How long a reader may take to release a split before a person is told.
+    pub release_deadline: Duration,
+    /// How long the position of a split is kept that is not listed.
+    pub kept_for: Duration,
+    /// How many positions of splits that are not listed are kept; beyond it the oldest goes.
+    pub kept_max: usize,
+    /// Whether a reader hears of a split before the one that has it is asked to release it, so that
+    /// it can connect meanwhile.
+    pub prepare: bool,
+}
+
+impl CoordinatorOptions {
+    /// Options with their defaults, for this many readers.
+    #[must_use]
+    pub fn new(readers: usize) -> Self {
+        Self {
+            readers,
+            tick_interval: Duration::from_millis(100),
+            ticks_waiting_max: 4,
+            reserve_ahead: Duration::from_secs(10),
+            plan_debounce: Duration::ZERO,
+            calm_for: Duration::from_secs(2),
+            plan_interval: None,
+            start_deadline: Duration::from_secs(60),
+            release_deadline: Duration::from_secs(10),
+            kept_for: Duration::from_secs(7 * 24 * 60 * 60),
+            kept_max: 100_000,
+            prepare: false,
+        }
+    }
+}

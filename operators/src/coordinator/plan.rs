@@ -1,0 +1,369 @@
+//! Runs the assignor, and brings splits nearer to their target.
+//!
+//! A plan over all splits takes time in proportion to them. Most changes do not need one: splits that
+//! came are placed where there is room, and splits that went leave the rest within its bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use super::ownership::Ownership;
+use super::{Awaited, Coordinator, Intention};
+use crate::assignor::{Assignor, Plan, ReaderProfile, Situation, SplitProfile};
+use crate::epoch::{PlanEpoch, ReaderId};
+use crate::event::SourceEvent;
+use crate::protocol::{Assignment, Directive};
+use crate::split::Split;
+
+/// Seconds that count as "lately".
+const LATELY: u64 = 60;
+
+/// What the assignor has decided.
+#[derive(Clone)]
+pub(super) struct Planning<S: Split, A> {
+    assignor: A,
+    epoch: PlanEpoch,
+    /// When to run the assignor, because something changed or because it is time.
+    due: Option<Duration>,
+    periodic: Option<Duration>,
+    /// Whether nothing less than a whole plan will do.
+    whole: bool,
+    /// The reader that each split should be with.
+    target: BTreeMap<S, ReaderId>,
+    counts: BTreeMap<ReaderId, usize>,
+    /// Splits that can be assigned and have no target.
+    homeless: BTreeSet<S>,
+    /// Splits that may be neither with their target nor on their way there.
+    restless: BTreeSet<S>,
+    /// Until when no split is taken from its reader for balance.
+    ///
+    /// What a change of metadata removes is gone at once, and what it adds is found by and by. Splits
+    /// that were moved in between, to fill gaps that the new ones are about to fill, would pause for
+    /// nothing.
+    calm_until: Option<Duration>,
+    /// Readers that are to have no splits.
+    pub(super) drained: BTreeSet<ReaderId>,
+    /// How many splits were taken from readers, by second.
+    moved: BTreeMap<u64, usize>,
+    hot: BTreeSet<S>,
+}
+
+impl<S: Split, A> Hash for Planning<S, A> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.due, self.periodic, self.whole, self.calm_until).hash(hasher);
+        self.target.hash(hasher);
+        (&self.homeless, &self.restless, &self.drained, &self.moved).hash(hasher);
+    }
+}
+
+impl<S: Split, A> Planning<S, A> {
+    pub(super) fn new(assignor: A) -> Self {
+        Self {
+            assignor,
+            epoch: PlanEpoch::default(),
+            due: None,
+            periodic: None,
+            whole: false,
+            calm_until: None,
+            target: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            homeless: BTreeSet::new(),
+            restless: BTreeSet::new(),
+            drained: BTreeSet::new(),
+            moved: BTreeMap::new(),
+            hot: BTreeSet::new(),
+        }
+    }
+
+    /// When the assignor runs next, if that is known.
+    pub(super) fn due(&self) -> Option<Duration> {
+        match (self.due, self.periodic) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Asks for the assignor; several triggers before `due` are one.
+    pub(super) fn trigger(&mut self, due: Duration) {
+        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+    }
+
+    /// Asks for a plan over everything.
+    pub(super) fn trigger_whole(&mut self, due: Duration) {
+        self.whole = true;
+        self.trigger(due);
+    }
+
+    /// Moves nothing for balance until then.
+    pub(super) fn calm(&mut self, until: Duration) {
+        self.calm_until = Some(until);
+    }
+
+    pub(super) fn target(&self, split: &S) -> Option<ReaderId> {
+        self.target.get(split).copied()
+    }
+
+    pub(super) fn set_target(&mut self, split: &S, reader: ReaderId) {
+        self.unset_target(split);
+        self.homeless.remove(split);
+        self.target.insert(split.clone(), reader);
+        *self.counts.entry(reader).or_default() += 1;
+        self.restless.insert(split.clone());
+    }
+
+    fn unset_target(&mut self, split: &S) -> bool {
+        let Some(reader) = self.target.remove(split) else {
+            return false;
+        };
+        if let Some(count) = self.counts.get_mut(&reader) {
+            *count -= 1;
+        }
+        true
+    }
+
+    fn moved_lately(&mut self, now: Duration) -> usize {
+        self.moved = self
+            .moved
+            .split_off(&now.as_secs().saturating_sub(LATELY - 1));
+        self.moved.values().sum()
+    }
+}
+
+/// What was done to bring a split nearer to its target.
+enum Settled {
+    Assigned,
+    Revoked,
+}
+
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
+    /// Something about a split changed: who has it, or whether it is wanted.
+    pub(super) fn reconsider(&mut self, split: &S, now: Duration) {
+        self.keep(split);
+        let Some(entry) = self.splits.get(split) else {
+            return;
+        };
+        let due = now + self.options.plan_debounce;
+        if entry.assignable() {
+            if self.planning.target(split).is_some() {
+                self.planning.restless.insert(split.clone());
+            } else {
+                self.planning.homeless.insert(split.clone());
+                self.planning.trigger(due);
+            }
+            return;
+        }
+        self.planning.homeless.remove(split);
+        if self.planning.unset_target(split) {
+            self.planning.trigger(due);
+        }
+        // Whoever has it and was not told by the metadata is asked to release it.
+        self.planning.restless.insert(split.clone());
+    }
+
+    /// Runs the assignor if that is due, and brings splits nearer to their target.
+    pub(super) fn plan(&mut self, now: Duration) {
+        if !self.ticks.assigning() {
+            return;
+        }
+        if let Some(interval) = self.options.plan_interval {
+            let periodic = self.planning.periodic.get_or_insert(now + interval);
+            if *periodic <= now {
+                *periodic = now + interval;
+                self.planning.trigger_whole(now);
+            }
+        }
+        if self.planning.due.is_some_and(|due| due <= now) && self.metadata.is_some() {
+            self.planning.due = None;
+            self.planning.epoch = self.planning.epoch.next();
+            if self.planning.whole || !self.place() {
+                self.plan_whole(now);
+            }
+        }
+        let (mut assigned, mut revoked) = (0, 0);
+        for split in std::mem::take(&mut self.planning.restless) {
+            match self.settle(split, now) {
+                Some(Settled::Assigned) => assigned += 1,
+                Some(Settled::Revoked) => revoked += 1,
+                None => {}
+            }
+        }
+        if assigned + revoked > 0 {
+            let epoch = self.planning.epoch;
+            self.tell(SourceEvent::Planned {
+                epoch,
+                assigned,
+                revoked,
+            });
+        }
+    }
+
+    /// The readers that may have splits; all of them if every one is drained.
+    fn available(&self) -> Vec<ReaderProfile> {
+        let profiles = || self.readers.values().map(|(profile, _)| profile);
+        let undrained = profiles().filter(|profile| !self.planning.drained.contains(&profile.id));
+        let available: Vec<_> = undrained.cloned().collect();
+        if available.is_empty() {
+            return profiles().cloned().collect();
+        }
+        available
+    }
+
+    /// Places what is homeless without looking at the rest; false if the assignor wants to see it.
+    fn place(&mut self) -> bool {
+        let readers = self.available();
+        let held: Vec<_> = (readers.iter())
+            .map(|reader| self.planning.counts.get(&reader.id).copied().unwrap_or(0))
+            .collect();
+        let homeless = self.planning.homeless.len();
+        let Some(placed) = self.planning.assignor.place(&readers, &held, homeless) else {
+            return false;
+        };
+        for (split, reader) in self.planning.homeless.clone().iter().zip(placed) {
+            self.planning.set_target(split, readers[reader].id);
+        }
+        true
+    }
+
+    /// Plans over everything.
+    fn plan_whole(&mut self, now: Duration) {
+        self.planning.whole = false;
+        self.planning.calm_until.take_if(|until| *until <= now);
+        let calm_until = self.planning.calm_until;
+        if let Some(until) = calm_until {
+            self.planning.trigger_whole(until);
+        }
+        let readers = self.available();
+        let (splits, plan) = self.planned(&readers, now);
+        for (split, reader) in splits.iter().zip(plan.readers) {
+            let id = readers[reader].id;
+            match self.planning.target(split) {
+                None => self.planning.set_target(split, id),
+                Some(with) if with != id && calm_until.is_none() => {
+                    self.planning.set_target(split, id);
+                }
+                Some(_) => {}
+            }
+        }
+        let hot: BTreeSet<S> = plan
+            .hot
+            .iter()
+            .map(|index| splits[*index].clone())
+            .collect();
+        for split in hot
+            .difference(&self.planning.hot)
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            let load = self.splits.get(&split).map(|entry| entry.load);
+            self.tell(SourceEvent::SplitHot {
+                split,
+                bytes_per_second: load.unwrap_or_default().bytes_per_second,
+            });
+        }
+        self.planning.hot = hot;
+    }
+
+    /// What the assignor says of everything that can be assigned.
+    fn planned(&mut self, readers: &[ReaderProfile], now: Duration) -> (Vec<S>, Plan) {
+        let moved_lately = self.planning.moved_lately(now);
+        let indices: BTreeMap<ReaderId, usize> = (readers.iter().enumerate())
+            .map(|(index, reader)| (reader.id, index))
+            .collect();
+        let assignable = self.splits.iter().filter(|(_, entry)| entry.assignable());
+        let profiles: Vec<_> = assignable
+            .map(|(split, entry)| {
+                let with = (self.planning.target(split)).or_else(|| entry.ownership.reader());
+                SplitProfile {
+                    split,
+                    owner: with.and_then(|reader| indices.get(&reader).copied()),
+                    load: entry.load,
+                    racks: &entry.racks,
+                }
+            })
+            .collect();
+        let plan = self.planning.assignor.plan(&Situation {
+            readers,
+            splits: &profiles,
+            moved_lately,
+        });
+        let splits = profiles
+            .iter()
+            .map(|profile| profile.split.clone())
+            .collect();
+        (splits, plan)
+    }
+
+    /// Says what the assignor would do.
+    pub(super) fn show_plan(&mut self, now: Duration) {
+        let readers = self.available();
+        let (splits, plan) = self.planned(&readers, now);
+        let moves = splits.into_iter().zip(plan.readers);
+        let moves = moves.filter_map(|(split, reader)| {
+            let with = self.planning.target(&split);
+            let to = readers[reader].id;
+            (with != Some(to)).then_some((split, with, to))
+        });
+        let moves = moves.collect();
+        self.tell(SourceEvent::PlanShown { moves });
+    }
+
+    /// Gives a split to its target if nobody has it, and takes it from its reader if that is another
+    /// or if it is not wanted.
+    fn settle(&mut self, split: S, now: Duration) -> Option<Settled> {
+        let target = self.planning.target(&split);
+        let entry = self.splits.get_mut(&split)?;
+        match (&entry.ownership, target) {
+            (Ownership::Idle { next, .. }, Some(reader)) => {
+                let start = next.clone();
+                entry.split_epoch = entry.split_epoch.next();
+                entry.ownership = Ownership::Assigned(reader);
+                let split_epoch = entry.split_epoch;
+                let assignment = Assignment {
+                    split: split.clone(),
+                    split_epoch,
+                    metadata_epoch: self.metadata_epoch,
+                    start: start.clone(),
+                };
+                let assign = Directive::Assign(assignment);
+                self.intentions.push_back(Intention::Send(reader, assign));
+                self.tell(SourceEvent::Assigned {
+                    split,
+                    reader,
+                    split_epoch,
+                    start,
+                });
+                Some(Settled::Assigned)
+            }
+            (Ownership::Assigned(reader), target) if Some(*reader) != target => {
+                let reader = *reader;
+                entry.ownership = Ownership::Releasing(reader);
+                let split_epoch = entry.split_epoch;
+                if let Some(target) = target.filter(|_| self.options.prepare) {
+                    let prepare = Directive::Prepare(split.clone());
+                    self.intentions.push_back(Intention::Send(target, prepare));
+                }
+                let due = now + self.options.release_deadline;
+                self.deadlines
+                    .insert((due, split.clone(), Awaited::Release(split_epoch)));
+                let revoke = Directive::Revoke { split, split_epoch };
+                self.intentions.push_back(Intention::Send(reader, revoke));
+                *self.planning.moved.entry(now.as_secs()).or_default() += 1;
+                Some(Settled::Revoked)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the loads of what was emitted within `elapsed`.
+    ///
+    /// Linear in the splits, so only where somebody looks at loads.
+    pub(super) fn take_loads(&mut self, elapsed: Duration) {
+        if self.options.plan_interval.is_none() {
+            return;
+        }
+        for entry in self.splits.values_mut() {
+            let emitted = std::mem::take(&mut entry.emitted);
+            entry.load = entry.load.after(emitted, elapsed);
+        }
+    }
+}

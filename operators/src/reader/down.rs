@@ -1,0 +1,131 @@
+//! Splits that stop to come.
+
+use std::time::Duration;
+
+use super::state::{Held, ReaderAction, ReaderState};
+use crate::binding::SplitError;
+use crate::epoch::SplitEpoch;
+use crate::fetcher::{DownCause, FetcherDown};
+use crate::health::FailureKind;
+use crate::protocol::Report;
+use crate::split::Split;
+
+/// How long a split whose fetcher stopped waits before it is read again, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+impl<S: Split, B> ReaderState<S, B> {
+    /// The fetcher stopped reading a split by itself.
+    pub fn handle_down(&mut self, down: FetcherDown<S>, now: Duration) {
+        let current = |held: &&mut Held<S, B>| held.split_epoch == down.split_epoch;
+        let Some(held) = self.held.get_mut(&down.split).filter(current) else {
+            self.ignored += 1;
+            return;
+        };
+        let next = held.next.clone();
+        held.failures += 1;
+        let kind = match down.cause {
+            DownCause::Failed(kind) => kind,
+            DownCause::Crashed => {
+                held.crashes += 1;
+                if held.crashes >= self.options.crashes_max {
+                    FailureKind::Definite
+                } else {
+                    FailureKind::Transient
+                }
+            }
+        };
+        let delay = (RETRY.0 * 2_u32.saturating_pow(held.failures - 1)).min(RETRY.1);
+        self.actions
+            .push_back(ReaderAction::Unfetch(down.split.clone(), down.split_epoch));
+        match kind {
+            FailureKind::Transient => {
+                self.retries
+                    .insert((now + delay, down.split.clone()), down.split_epoch);
+            }
+            FailureKind::Definite => {
+                self.held.remove(&down.split);
+                let error = SplitError {
+                    split: down.split.clone(),
+                    position: next.clone(),
+                    message: down.message.clone(),
+                };
+                self.errors.push(error.clone());
+                self.actions.push_back(ReaderAction::Emit(error));
+            }
+        }
+        self.actions
+            .push_back(ReaderAction::Report(Report::FetcherDown {
+                reader: self.id,
+                split: down.split,
+                split_epoch: down.split_epoch,
+                kind,
+                next,
+                message: down.message,
+            }));
+    }
+
+    /// The splits that this reader holds, with the position of the next record to emit.
+    pub fn positions(&self) -> impl Iterator<Item = (&S, SplitEpoch, &S::Position)> {
+        self.held
+            .iter()
+            .map(|(split, held)| (split, held.split_epoch, &held.next))
+    }
+
+    /// The fetcher tells how far its splits are behind their ends. It is passed on, and a split that
+    /// has a lag and did not move for long is read again.
+    pub fn handle_lags(&mut self, lags: Vec<(S, SplitEpoch, u64)>, now: Duration) {
+        if lags.is_empty() {
+            return;
+        }
+        let stuck: Vec<_> = lags
+            .iter()
+            .filter(|(split, split_epoch, lag)| {
+                let held = self.held.get(split);
+                let still = held.is_some_and(|held| {
+                    held.split_epoch == *split_epoch
+                        && held.parked.is_none()
+                        && held.failures == 0
+                        && held.moved_at + self.options.stuck_after <= now
+                });
+                *lag > 0 && still && self.emitting_at().is_some()
+            })
+            .cloned()
+            .collect();
+        for (split, split_epoch, lag) in stuck {
+            let message = format!(
+                "nothing came for {:?} although {lag} are there; reading it again",
+                self.options.stuck_after
+            );
+            let down = FetcherDown {
+                split,
+                split_epoch,
+                cause: DownCause::Failed(FailureKind::Transient),
+                message,
+            };
+            self.handle_down(down, now);
+        }
+        self.actions
+            .push_back(ReaderAction::Report(Report::Progress {
+                reader: self.id,
+                lags,
+            }));
+    }
+
+    /// Time has passed: splits whose fetcher stopped are read again.
+    pub fn handle_time(&mut self, now: Duration) {
+        while let Some(entry) = self.retries.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let ((_, split), split_epoch) = entry.remove_entry();
+            let Some(held) = self.held.get_mut(&split) else {
+                continue;
+            };
+            if held.split_epoch == split_epoch && held.parked.is_none() {
+                held.moved_at = now;
+                self.actions
+                    .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));
+            }
+        }
+    }
+}
