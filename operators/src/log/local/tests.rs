@@ -23,11 +23,16 @@ impl Stored for Letter {
 
 impl Stored for Letters {
     fn store(&self) -> Vec<u8> {
-        self.0.iter().map(|letter| letter.0).collect::<String>().into_bytes()
+        self.0
+            .iter()
+            .map(|letter| letter.0)
+            .collect::<String>()
+            .into_bytes()
     }
 
     fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let text = std::str::from_utf8(bytes).map_err(|_| StoredError::new("letters", "no text"))?;
+        let text =
+            std::str::from_utf8(bytes).map_err(|_| StoredError::new("letters", "no text"))?;
         Ok(Self::of(text))
     }
 }
@@ -38,7 +43,9 @@ impl Stored for u64 {
     }
 
     fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let bytes = bytes.try_into().map_err(|_| StoredError::new("number", "not eight bytes"))?;
+        let bytes = bytes
+            .try_into()
+            .map_err(|_| StoredError::new("number", "not eight bytes"))?;
         Ok(Self::from_le_bytes(bytes))
     }
 }
@@ -169,7 +176,9 @@ fn a_log_that_is_cut_anywhere_is_read_up_to_the_last_whole_append() {
 
         let read = log.read().unwrap().records;
 
-        let prefixes: Vec<_> = (0..=appends().len()).map(|n| appends()[..n].concat()).collect();
+        let prefixes: Vec<_> = (0..=appends().len())
+            .map(|n| appends()[..n].concat())
+            .collect();
         assert!(prefixes.contains(&read), "cut at {length}: {read:?}");
         // It goes on where it was cut.
         let next = LogSequence(read.len() as u64);
@@ -209,7 +218,10 @@ fn a_flipped_bit_anywhere_is_refused_or_changes_nothing() {
             let read = Log::at(flipped.path()).read();
 
             let refused = read.expect_err("a flipped bit is found").to_string();
-            assert!(refused.contains("file 00000000000000000000.log"), "{refused}");
+            assert!(
+                refused.contains("file 00000000000000000000.log"),
+                "{refused}"
+            );
         }
     }
 }
@@ -228,7 +240,10 @@ fn a_missing_file_is_refused() {
     fs::remove_file(segments.remove(1)).unwrap();
     let refused = Log::at(folder.path()).read().unwrap_err().to_string();
 
-    assert!(refused.contains("records between it and the file before are missing"), "{refused}");
+    assert!(
+        refused.contains("records between it and the file before are missing"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -238,7 +253,10 @@ fn files_that_are_old_enough_are_deleted_when_a_snapshot_begins_another() {
     write(&mut log, &appends());
     for tick in 0..20 {
         let tick = tick * 50 + 3;
-        write(&mut log, &[vec![snapshot(tick)], vec![binding(tick + 1, 0, 0)]]);
+        write(
+            &mut log,
+            &[vec![snapshot(tick)], vec![binding(tick + 1, 0, 0)]],
+        );
     }
 
     assert_eq!(log.segments().unwrap().len(), 3);
@@ -248,7 +266,10 @@ fn files_that_are_old_enough_are_deleted_when_a_snapshot_begins_another() {
     assert!(contents.first.0 > 0);
     assert_eq!(contents.records[0], snapshot(17 * 50 + 3));
     let next = contents.next();
-    assert_eq!(log.append(RUN, next, &[binding(999, 0, 1)]).unwrap(), Appended::Durable);
+    assert_eq!(
+        log.append(RUN, next, &[binding(999, 0, 1)]).unwrap(),
+        Appended::Durable
+    );
 }
 
 #[test]
@@ -283,5 +304,8 @@ fn a_log_of_version_1_is_read() {
     }
     fs::copy(&golden, only_segment(folder.path())).unwrap();
 
-    assert_eq!(Log::at(folder.path()).read().unwrap().records, appends().concat());
+    assert_eq!(
+        Log::at(folder.path()).read().unwrap().records,
+        appends().concat()
+    );
 }
