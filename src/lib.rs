@@ -33,7 +33,9 @@ pub use timely;
 pub use timely_splits::binding::{Binding, SplitError, SplitRange};
 pub use timely_splits::epoch::{Incarnation, LogSequence};
 pub use timely_splits::health::{FailureKind, Health, HealthStatus};
-pub use timely_splits::log::{Appended, BindingLog, LogError, LogRecord, MemoryLog};
+pub use timely_splits::log::{
+    Appended, BindingLog, LogContents, LogError, LogRecord, MemoryLog, Stored, StoredError,
+};
 pub use timely_splits::reader::{Admission, AdmissionHook};
 pub use timely_splits::tick::{Tick, TimeMap};
 
@@ -42,7 +44,7 @@ pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscriptio
 pub use crate::model::{KafkaPosition, KafkaSplit, StartAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
 pub use crate::source::{
-    BuildError, KafkaSource, KafkaSourceBuilder, Read, ReadOptions, SourceControl,
+    BuildError, KafkaSource, KafkaSourceBuilder, LocalLog, Read, ReadOptions, SourceControl,
 };
 
 /// Compiles the program of the README.

@@ -22,6 +22,10 @@ use self::builder::Settings;
 /// What a source can be asked for while it runs.
 pub type SourceControl = timely_splits::control::SourceControl<KafkaSplit>;
 
+/// A binding log in a folder of a local disk: a source that is started again goes on after its last
+/// bound tick.
+pub type LocalLog = timely_splits::log::LocalLog<KafkaSplit>;
+
 pub use self::builder::{BuildError, KafkaSourceBuilder};
 use crate::discovery::KafkaDiscovery;
 use crate::fetcher::{ClientPool, KafkaFetcher};

@@ -10,6 +10,7 @@ mod failures;
 mod frontiers;
 mod losses;
 mod messages;
+mod restarts;
 mod undisturbed;
 
 #[path = "../support/scenario/mod.rs"]
@@ -32,6 +33,7 @@ fn main() {
         frontiers::trials(),
         losses::trials(),
         messages::trials(),
+        restarts::trials(),
         undisturbed::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

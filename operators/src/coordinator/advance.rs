@@ -30,7 +30,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         // Nothing precedes the record of the incarnation.
         let writing = matches!(self.phase, Phase::Reserving | Phase::Running);
         if writing && self.appending.is_empty() && !self.to_append.is_empty() {
-            self.appending = std::mem::take(&mut self.to_append);
+            // A snapshot is appended by itself: a log may begin another file with it.
+            let snapshot = |record: &LogRecord<S>| matches!(record, LogRecord::Snapshot(_));
+            let end = match self.to_append.iter().position(snapshot) {
+                None => self.to_append.len(),
+                Some(at) => at.max(1),
+            };
+            let rest = self.to_append.split_off(end);
+            self.appending = std::mem::replace(&mut self.to_append, rest);
             let records = self.appending.clone();
             self.intentions
                 .push_back(Intention::Append(self.incarnation, records));
@@ -153,7 +160,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Ok(binding) => {
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
+                let failed = binding.errors.iter().map(|error| error.split.clone());
+                self.quarantined.extend(failed);
                 self.to_append.push(LogRecord::Binding(binding));
+                self.since_snapshot += 1;
+                if self.since_snapshot >= self.options.snapshot_every {
+                    self.since_snapshot = 0;
+                    self.to_append.push(LogRecord::Snapshot(self.snapshot()));
+                }
             }
             Err(broken) => self.wedge("source", format!("{broken}; this is a bug of the source")),
         }

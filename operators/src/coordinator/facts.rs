@@ -26,6 +26,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         for (split, (position, quarantined)) in restored.splits {
             let ownership = if quarantined {
+                self.quarantined.insert(split.clone());
                 Ownership::Quarantined(position.clone())
             } else {
                 let next = position.clone();
@@ -59,6 +60,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.splits.remove(split);
         self.bound.remove(split);
+        self.quarantined.remove(split);
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {

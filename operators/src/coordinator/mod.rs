@@ -36,7 +36,7 @@ use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
 pub use self::options::CoordinatorOptions;
-use self::ownership::Entry;
+use self::ownership::{Entry, Ownership};
 use self::plan::Planning;
 use self::snapshot::Restored;
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
@@ -95,6 +95,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     groups: BTreeMap<<S::Metadata as Metadata<S>>::Group, BTreeSet<S>>,
     /// The position of each resolved split as of the last closed tick.
     bound: BTreeMap<S, S::Position>,
+    /// The resolved splits that the last closed tick leaves quarantined.
+    quarantined: BTreeSet<S>,
     /// Splits that are not present, by how long their position has been kept.
     kept: BTreeSet<(Duration, S)>,
     /// When to ask again where reading a split starts, and when to tell that one is not released.
@@ -107,6 +109,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
     appending: Vec<LogRecord<S>>,
+    /// How many ticks were bound since the last snapshot.
+    since_snapshot: u32,
     intentions: VecDeque<Intention<S>>,
     ignored: u64,
 }
@@ -148,6 +152,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             splits: BTreeMap::new(),
             groups: BTreeMap::new(),
             bound: BTreeMap::new(),
+            quarantined: BTreeSet::new(),
             kept: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             last_request: RequestId::default(),
@@ -155,6 +160,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             stalled: false,
             to_append: Vec::new(),
             appending: Vec::new(),
+            since_snapshot: 0,
             intentions: VecDeque::new(),
             ignored: 0,
         }
@@ -217,9 +223,20 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     ///
     /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
     pub fn snapshot(&self) -> Snapshot<S> {
-        let splits = self.bound.iter().map(|(split, position)| {
-            let entry = self.splits.get(split);
-            let quarantined = entry.is_some_and(Entry::is_quarantined);
+        // The records of starts that are not durable are before the snapshot, wherever it is put.
+        let starting = self
+            .splits
+            .iter()
+            .filter_map(|(split, entry)| match &entry.ownership {
+                Ownership::Recording(start) => Some((split, start)),
+                Ownership::Resolving(_)
+                | Ownership::Idle { .. }
+                | Ownership::Assigned(_)
+                | Ownership::Releasing(_)
+                | Ownership::Quarantined(_) => None,
+            });
+        let splits = self.bound.iter().chain(starting).map(|(split, position)| {
+            let quarantined = self.quarantined.contains(split);
             (split.clone(), (position.clone(), quarantined))
         });
         let metadata = self.metadata.clone().or_else(|| self.stored.clone());
@@ -334,9 +351,11 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
         (&self.metadata, &self.metadata_epoch, &self.stored).hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
-        (&self.kept, &self.deadlines, &self.last_request).hash(hasher);
+        (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
+        self.last_request.hash(hasher);
         (&self.ticks, &self.stalled).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
+        self.since_snapshot.hash(hasher);
     }
 }
 

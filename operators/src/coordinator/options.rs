@@ -13,6 +13,8 @@ pub struct CoordinatorOptions {
     pub ticks_waiting_max: usize,
     /// How far ahead of the open tick ticks are reserved in the log.
     pub reserve_ahead: Duration,
+    /// After how many ticks the log gets all that a restart needs, so that it can drop what is older.
+    pub snapshot_every: u32,
     /// How long the assignor waits for more to change after something has.
     pub plan_debounce: Duration,
     /// How long after a change of metadata no split is taken from its reader for balance: what the
@@ -43,6 +45,7 @@ impl CoordinatorOptions {
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
+            snapshot_every: 36_000,
             plan_debounce: Duration::ZERO,
             calm_for: Duration::from_secs(2),
             plan_interval: None,

@@ -31,7 +31,7 @@ use libtest_mimic::Arguments;
 pub(crate) use brokers::{Brokers, Embedded};
 pub(crate) use exactly::assert_exact;
 pub(crate) use observed::{Output, State};
-pub(crate) use plan::{Backend, Service, Streams};
+pub(crate) use plan::{Backend, Plan, Service, Streams};
 pub(crate) use run::Run;
 pub(crate) use world::{Described, World};
 

@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) discovery: Duration,
     /// Whether the log holds back what binds records until the gate is opened.
     pub(crate) gated: bool,
+    /// The folder of the log, which is in memory if there is none.
+    pub(crate) log: Option<PathBuf>,
     /// Whether all workers but the first join only when the metadata was answered.
     pub(crate) late_readers: bool,
 }
@@ -76,6 +78,7 @@ impl Plan {
             tick: Duration::from_millis(20),
             discovery: Duration::from_millis(500),
             gated: false,
+            log: None,
             late_readers: false,
         }
     }
@@ -106,7 +109,7 @@ impl Plan {
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)
-            .log(WatchedLog::new(sink, gate))
+            .log(WatchedLog::new(self.log.as_deref(), sink, gate))
             .build()
     }
 }

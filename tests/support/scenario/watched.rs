@@ -1,13 +1,15 @@
 //! A log and metadata services that tell what they are asked, and can be held up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService};
 use timely_kafka::model::{KafkaSplit, StreamsMetadata};
 use timely_splits::epoch::{Incarnation, LogSequence};
-use timely_splits::log::{Appended, BindingLog, LogError, LogRecord, MemoryLog};
+use timely_splits::log::{
+    Appended, BindingLog, LocalLog, LogContents, LogError, LogRecord, MemoryLog,
+};
 
 use super::observed::Seen;
 
@@ -59,17 +61,20 @@ impl Gate {
     }
 }
 
-/// Keeps the records in memory, and holds bindings with ranges back while its gate is shut.
+/// Keeps the records in memory or in a folder, and holds bindings with ranges back while its gate is shut.
 pub(crate) struct WatchedLog {
-    inner: MemoryLog<KafkaSplit>,
+    inner: Box<dyn BindingLog<KafkaSplit>>,
     sink: Sink,
     gate: Gate,
 }
 
 impl WatchedLog {
-    pub(crate) fn new(sink: &Sink, gate: &Gate) -> Self {
+    pub(crate) fn new(folder: Option<&Path>, sink: &Sink, gate: &Gate) -> Self {
         Self {
-            inner: MemoryLog::new(),
+            inner: match folder {
+                Some(folder) => Box::new(LocalLog::at(folder)),
+                None => Box::new(MemoryLog::new()),
+            },
             sink: Arc::clone(sink),
             gate: gate.clone(),
         }
@@ -77,7 +82,7 @@ impl WatchedLog {
 }
 
 impl BindingLog<KafkaSplit> for WatchedLog {
-    fn read(&mut self) -> Result<Vec<LogRecord<KafkaSplit>>, LogError> {
+    fn read(&mut self) -> Result<LogContents<KafkaSplit>, LogError> {
         self.inner.read()
     }
 
