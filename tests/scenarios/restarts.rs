@@ -109,15 +109,15 @@ fn service_down() {
     fs::remove_file(world.metadata()).unwrap();
     world.write("a", "orders", 3, 15..30);
     world.write("b", "orders", 3, 30..45);
-    let run = world.run(&plan, Backend::Threads(2));
-    run.settle(15);
-    run.wait("the service is said to be down", |state| {
+    let again = world.run(&plan, Backend::Threads(2));
+    again.settle(15);
+    again.wait("the service is said to be down", |state| {
         state.said("metadata service", &[])
     });
     world.publish(&Described::orders(&["a", "b"]));
-    run.settle(30);
+    again.settle(30);
 
-    run.end().with(|state| assert_exact(state, 15..45));
+    again.end().with(|state| assert_exact(state, 15..45));
 }
 
 /// S25, C14.
@@ -131,10 +131,10 @@ fn latest() {
     run.end().with(|state| assert_exact(state, 0..0));
 
     world.write("a", "orders", 3, 15..20);
-    let run = world.run(&plan, Backend::Threads(2));
-    run.settle(5);
+    let again = world.run(&plan, Backend::Threads(2));
+    again.settle(5);
 
-    run.end().with(|state| assert_exact(state, 15..20));
+    again.end().with(|state| assert_exact(state, 15..20));
 }
 
 fn second_run() {
