@@ -417,6 +417,23 @@ fn of_splits_that_bring_the_same_those_that_are_behind_weigh_more() {
 }
 
 #[test]
+fn readers_that_are_nearly_as_hot_stay_as_they_are() {
+    let mut town = Town::new(plain(2), 42);
+    for (index, place) in town.places.iter_mut().enumerate() {
+        place.owner = Some(usize::from(index >= 23));
+        place.load.bytes_per_second = 1 << 20;
+    }
+    let strict = LoadAware {
+        hysteresis_percent: 0,
+        ..tireless()
+    };
+
+    // 23 and 19 differ by less than a fifth of 21.
+    assert_eq!(town.moves(&town.plan(&tireless()).readers), 0);
+    assert_eq!(town.moves(&town.plan(&strict).readers), 2);
+}
+
+#[test]
 fn a_reader_that_comes_back_without_splits_gets_some_although_nothing_is_known_of_loads() {
     let mut town = Town::new(plain(4), 40);
     for (index, place) in town.places.iter_mut().enumerate() {
