@@ -139,7 +139,8 @@ enum Awaited {
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A coordinator that knows no readers and no splits.
-    pub fn new(options: CoordinatorOptions, assignor: A) -> Self {
+    pub fn new(mut options: CoordinatorOptions, assignor: A) -> Self {
+        options.plan_interval = (options.plan_interval).or_else(|| assignor.plan_interval());
         Self {
             options,
             phase: Phase::Gathering { log_open: false },

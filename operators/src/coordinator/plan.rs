@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ownership::Ownership;
 use super::{Awaited, Coordinator, Intention};
-use crate::assignor::{Assignor, Plan, ReaderProfile, Situation, SplitProfile};
+use crate::assignor::{Assignor, ReaderProfile, Situation, SplitProfile};
 use crate::epoch::{PlanEpoch, ReaderId};
 use crate::event::SourceEvent;
 use crate::protocol::{Assignment, Directive};
@@ -129,6 +129,13 @@ impl<S: Split, A> Planning<S, A> {
     }
 }
 
+/// What the assignor says, as far as it is not so already.
+struct Planned<S> {
+    /// Each split that is to have another target, the one that it has, and the other.
+    moves: Vec<(S, Option<ReaderId>, ReaderId)>,
+    hot: BTreeSet<S>,
+}
+
 /// What was done to bring a split nearer to its target.
 enum Settled {
     Assigned,
@@ -232,28 +239,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if let Some(until) = calm_until {
             self.planning.trigger_whole(until);
         }
-        let readers = self.available();
-        let (splits, plan) = self.planned(&readers, now);
-        for (split, reader) in splits.iter().zip(plan.readers) {
-            let id = readers[reader].id;
-            match self.planning.target(split) {
-                None => self.planning.set_target(split, id),
-                Some(with) if with != id && calm_until.is_none() => {
-                    self.planning.set_target(split, id);
-                }
-                Some(_) => {}
+        let planned = self.planned(now);
+        for (split, with, to) in planned.moves {
+            if with.is_none() || calm_until.is_none() {
+                self.planning.set_target(&split, to);
             }
         }
-        let hot: BTreeSet<S> = plan
-            .hot
-            .iter()
-            .map(|index| splits[*index].clone())
-            .collect();
-        for split in hot
-            .difference(&self.planning.hot)
-            .cloned()
-            .collect::<Vec<_>>()
-        {
+        let hot = planned.hot;
+        let news: Vec<_> = hot.difference(&self.planning.hot).cloned().collect();
+        for split in news {
             let load = self.splits.get(&split).map(|entry| entry.load);
             self.tell(SourceEvent::SplitHot {
                 split,
@@ -264,46 +258,52 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// What the assignor says of everything that can be assigned.
-    fn planned(&mut self, readers: &[ReaderProfile], now: Duration) -> (Vec<S>, Plan) {
+    fn planned(&mut self, now: Duration) -> Planned<S> {
+        let readers = self.available();
         let moved_lately = self.planning.moved_lately(now);
         let indices: BTreeMap<ReaderId, usize> = (readers.iter().enumerate())
             .map(|(index, reader)| (reader.id, index))
             .collect();
-        let assignable = self.splits.iter().filter(|(_, entry)| entry.assignable());
-        let profiles: Vec<_> = assignable
-            .map(|(split, entry)| {
-                let with = (self.planning.target(split)).or_else(|| entry.ownership.reader());
-                SplitProfile {
-                    split,
-                    owner: with.and_then(|reader| indices.get(&reader).copied()),
-                    load: entry.load,
-                    racks: &entry.racks,
-                }
-            })
-            .collect();
+        let mut profiles = Vec::with_capacity(self.splits.len());
+        let mut targets = Vec::with_capacity(self.splits.len());
+        // Both tables have the same order: one walk over each is cheaper than a look-up a split.
+        let mut table = self.planning.target.iter().peekable();
+        for (split, entry) in &self.splits {
+            while table.next_if(|(other, _)| *other < split).is_some() {}
+            let target = table.next_if(|(other, _)| *other == split);
+            if !entry.assignable() {
+                continue;
+            }
+            let target = target.map(|(_, reader)| *reader);
+            let with = target.or_else(|| entry.ownership.reader());
+            targets.push(target);
+            profiles.push(SplitProfile {
+                split,
+                owner: with.and_then(|reader| indices.get(&reader).copied()),
+                load: entry.load,
+                racks: &entry.racks,
+            });
+        }
         let plan = self.planning.assignor.plan(&Situation {
-            readers,
+            readers: &readers,
             splits: &profiles,
             moved_lately,
         });
-        let splits = profiles
-            .iter()
-            .map(|profile| profile.split.clone())
-            .collect();
-        (splits, plan)
+        let all = profiles.iter().zip(targets).zip(plan.readers);
+        let moves = all.filter_map(|((profile, target), reader)| {
+            let to = readers[reader].id;
+            (target != Some(to)).then(|| (profile.split.clone(), target, to))
+        });
+        let hot = plan.hot.iter().map(|index| profiles[*index].split.clone());
+        Planned {
+            moves: moves.collect(),
+            hot: hot.collect(),
+        }
     }
 
     /// Says what the assignor would do.
     pub(super) fn show_plan(&mut self, now: Duration) {
-        let readers = self.available();
-        let (splits, plan) = self.planned(&readers, now);
-        let moves = splits.into_iter().zip(plan.readers);
-        let moves = moves.filter_map(|(split, reader)| {
-            let with = self.planning.target(&split);
-            let to = readers[reader].id;
-            (with != Some(to)).then_some((split, with, to))
-        });
-        let moves = moves.collect();
+        let moves = self.planned(now).moves;
         self.tell(SourceEvent::PlanShown { moves });
     }
 
