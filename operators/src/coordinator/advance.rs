@@ -6,6 +6,7 @@ use super::ownership::Ownership;
 use super::ticks::{Closing, Ending};
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
+use crate::defect::{self, Defect};
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
@@ -107,6 +108,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     let late = late.and_then(|entry| entry.ownership.reader());
                     if let Some(reader) = late {
                         self.tell_late(&split, reader.0);
+                        if defect::is(Defect::TakeoverOnSuspicion) {
+                            let bound = self.bound[&split].clone();
+                            self.settle_at(&split, bound, now);
+                        }
                     }
                 }
             }
@@ -180,6 +185,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.ticks.closing = Some(Closing::new(open, readers));
         let elapsed = now.saturating_sub(self.ticks.due) + self.options.tick_interval;
         self.ticks.due = now + self.options.tick_interval;
+        if defect::is(Defect::TimerNotRearmed) {
+            self.ticks.due = Duration::MAX / 2;
+        }
         self.take_loads(elapsed);
         if last {
             self.ticks.ending = Ending::Told;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::ownership::Ownership;
 use super::{Awaited, Coordinator, Intention};
 use crate::assignor::{Assignor, Plan, ReaderProfile, Situation, SplitProfile};
+use crate::defect::{self, Defect};
 use crate::epoch::{PlanEpoch, ReaderId};
 use crate::event::SourceEvent;
 use crate::protocol::{Assignment, Directive};
@@ -172,7 +173,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.planning.trigger_whole(now);
             }
         }
-        if self.planning.due.is_some_and(|due| due <= now) && self.metadata.is_some() {
+        let informed = self.metadata.is_some() || defect::is(Defect::RestoredBeforeMetadata);
+        if self.planning.due.is_some_and(|due| due <= now) && informed {
             self.planning.due = None;
             self.planning.epoch = self.planning.epoch.next();
             if self.planning.whole || !self.place() {
@@ -315,7 +317,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         match (&entry.ownership, target) {
             (Ownership::Idle { next, .. }, Some(reader)) => {
                 let start = next.clone();
-                entry.split_epoch = entry.split_epoch.next();
+                if !defect::is(Defect::EpochOneTooLow) || entry.split_epoch.0 == 0 {
+                    entry.split_epoch = entry.split_epoch.next();
+                }
                 entry.ownership = Ownership::Assigned(reader);
                 let split_epoch = entry.split_epoch;
                 let assignment = Assignment {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
+use crate::defect::{self, Defect};
 use crate::epoch::{MetadataEpoch, ReaderId, SplitEpoch};
 use crate::fetcher::{DownCause, FetcherDown, Piece};
 use crate::health::FailureKind;
@@ -204,8 +205,9 @@ impl<S: Split, B> ReaderState<S, B> {
             self.ignored += 1;
             return Verdict::Drop;
         };
-        if held.split_epoch != piece.split_epoch || held.parked.is_some() || piece.start < held.next
-        {
+        let current =
+            held.split_epoch == piece.split_epoch || defect::is(Defect::NoSplitEpochCheck);
+        if !current || held.parked.is_some() || piece.start < held.next {
             self.ignored += 1;
             return Verdict::Drop;
         }
@@ -269,9 +271,9 @@ impl<S: Split, B> ReaderState<S, B> {
     /// Whether a piece would be emitted.
     pub fn is_next(&self, piece: &Piece<S, B>) -> bool {
         self.held.get(&piece.split).is_some_and(|held| {
-            held.split_epoch == piece.split_epoch
-                && held.parked.is_none()
-                && held.next == piece.start
+            let current =
+                held.split_epoch == piece.split_epoch || defect::is(Defect::NoSplitEpochCheck);
+            current && held.parked.is_none() && held.next == piece.start
         })
     }
 
@@ -320,10 +322,12 @@ impl<S: Split, B> ReaderState<S, B> {
             start,
             ..
         } = assignment;
-        let listed = self
-            .metadata
-            .as_ref()
-            .is_some_and(|(_, metadata)| metadata.lists(&split));
+        let listed = match &self.metadata {
+            Some((_, metadata)) => {
+                metadata.lists(&split) || defect::is(Defect::OlderMetadataObeyed)
+            }
+            None => defect::is(Defect::RestoredBeforeMetadata),
+        };
         if !listed {
             // Planned under metadata that is over: handed back as it came.
             self.actions
@@ -366,14 +370,25 @@ impl<S: Split, B> ReaderState<S, B> {
         };
         self.actions
             .push_back(ReaderAction::Unfetch(split.clone(), held.split_epoch));
-        self.actions
-            .push_back(ReaderAction::Report(Report::Released {
-                reader: self.id,
-                split: split.clone(),
-                split_epoch: held.split_epoch,
-                next: held.next,
-                why,
-            }));
+        if defect::is(Defect::BindingForgetsRelease) {
+            self.moved.remove(&(split.clone(), held.split_epoch));
+        }
+        let next = match held.parked {
+            Some(parked) if defect::is(Defect::HandoverOfFetched) => parked.end,
+            Some(_) | None => held.next,
+        };
+        let released = Report::Released {
+            reader: self.id,
+            split: split.clone(),
+            split_epoch: held.split_epoch,
+            next,
+            why,
+        };
+        if defect::is(Defect::ReleasedTwice) {
+            self.actions
+                .push_back(ReaderAction::Report(released.clone()));
+        }
+        self.actions.push_back(ReaderAction::Report(released));
     }
 
     fn tick(&mut self, close: Option<Tick>, open: Tick, last: bool) {
@@ -403,8 +418,8 @@ impl<S: Split, B> ReaderState<S, B> {
             self.actions.push_back(ReaderAction::Downgrade(open));
         }
         self.open_bytes = 0;
-        self.ending = last;
-        self.open = (!last).then_some(open);
+        self.ending = last && !defect::is(Defect::LastTickReadsOn);
+        self.open = (!self.ending).then_some(open);
     }
 
     fn durable(&mut self, tick: Tick) {
