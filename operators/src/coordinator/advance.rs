@@ -175,7 +175,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Ending::Asked => true,
             Ending::Told | Ending::Reached => return,
         };
-        let held = self.ticks_full() || (self.ticks.unreserved && !last);
+        let held = self.tick_is_held();
         self.tell_stall(held && now >= self.ticks.due + STALL_TOLD_AFTER, held);
         if held || now < self.ticks.due {
             return;

@@ -161,6 +161,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.planning.restless.insert(split.clone());
     }
 
+    /// Whether the assignor runs when it is due.
+    pub(super) fn planning_now(&self) -> bool {
+        let informed = self.metadata.is_some() || defect::is(Defect::RestoredBeforeMetadata);
+        informed && self.ticks.assigning()
+    }
+
     /// Runs the assignor if that is due, and brings splits nearer to their target.
     pub(super) fn plan(&mut self, now: Duration) {
         if !self.ticks.assigning() {
@@ -173,8 +179,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.planning.trigger_whole(now);
             }
         }
-        let informed = self.metadata.is_some() || defect::is(Defect::RestoredBeforeMetadata);
-        if self.planning.due.is_some_and(|due| due <= now) && informed {
+        if self.planning.due.is_some_and(|due| due <= now) && self.planning_now() {
             self.planning.due = None;
             self.planning.epoch = self.planning.epoch.next();
             if self.planning.whole || !self.place() {

@@ -373,3 +373,25 @@ fn a_reader_that_is_configured_otherwise_is_refused() {
     assert_eq!(rejected.len(), 2);
     assert!(matches!(&rejected[0].1, Directive::Reject { reason } if reason.contains("reader 1")));
 }
+
+/// Bug: a plan that was due kept the timer in the past while no plan could be made, for as long as
+/// readers, the log or the metadata service were waited for, so the operator never slept.
+#[test]
+fn a_plan_that_cannot_be_made_yet_wakes_nobody() {
+    let mut before = Driven::start(1);
+    before.metadata("a");
+    let mut driven = Driven::gathering(1);
+    driven.coordinator = Coordinator::new(CoordinatorOptions::new(1), StickyBalanced);
+    driven.coordinator.handle_opened(&before.log, driven.now);
+    assert_eq!(
+        driven.coordinator.poll_timeout(),
+        None,
+        "a reader is missing"
+    );
+
+    driven.report(hello(0, 7));
+
+    let tick_due = driven.now + INTERVAL;
+    let due = driven.coordinator.poll_timeout();
+    assert_eq!(due, Some(tick_due), "no metadata is known");
+}
