@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ownership::Ownership;
+use super::ownership::{Entry, Ownership};
 use super::ticks::{Closing, Ending};
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
@@ -158,7 +158,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Ok(binding) => {
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
+                // Who was readmitted before the tick in which it failed was closed stays readmitted.
+                let readmitted = binding.errors.iter().map(|error| error.split.clone());
+                let readmitted: Vec<_> = readmitted
+                    .filter(|split| !self.splits.get(split).is_some_and(Entry::is_quarantined))
+                    .map(LogRecord::Readmitted)
+                    .collect();
                 self.to_append.push(LogRecord::Binding(binding));
+                self.to_append.extend(readmitted);
             }
             Err(broken) => self.wedge("source", format!("{broken}; this is a bug of the source")),
         }
