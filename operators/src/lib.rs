@@ -27,6 +27,8 @@ pub mod binding;
 mod clock;
 pub mod control;
 pub mod coordinator;
+#[doc(hidden)]
+pub mod defect;
 pub mod discovery;
 pub mod enumerator;
 pub mod epoch;

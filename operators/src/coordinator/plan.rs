@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::ownership::Ownership;
 use super::{Awaited, Coordinator, Intention};
 use crate::assignor::{Assignor, ReaderProfile, Situation, SplitProfile};
+use crate::defect::{self, Defect};
 use crate::epoch::{PlanEpoch, ReaderId};
 use crate::event::SourceEvent;
 use crate::protocol::{Assignment, Directive};
@@ -167,6 +168,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.planning.restless.insert(split.clone());
     }
 
+    /// Whether the assignor runs when it is due.
+    pub(super) fn planning_now(&self) -> bool {
+        let informed = self.metadata.is_some() || defect::is(Defect::RestoredBeforeMetadata);
+        informed && self.ticks.assigning()
+    }
+
     /// Runs the assignor if that is due, and brings splits nearer to their target.
     pub(super) fn plan(&mut self, now: Duration) {
         if !self.ticks.assigning() {
@@ -179,7 +186,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.planning.trigger_whole(now);
             }
         }
-        if self.planning.due.is_some_and(|due| due <= now) && self.metadata.is_some() {
+        if self.planning.due.is_some_and(|due| due <= now) && self.planning_now() {
             self.planning.due = None;
             self.planning.epoch = self.planning.epoch.next();
             if self.planning.whole || !self.place() {
@@ -315,7 +322,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         match (&entry.ownership, target) {
             (Ownership::Idle { next, .. }, Some(reader)) => {
                 let start = next.clone();
-                entry.split_epoch = entry.split_epoch.next();
+                if !defect::is(Defect::EpochOneTooLow) || entry.split_epoch.0 == 0 {
+                    entry.split_epoch = entry.split_epoch.next();
+                }
                 entry.ownership = Ownership::Assigned(reader);
                 let split_epoch = entry.split_epoch;
                 let assignment = Assignment {
