@@ -2,6 +2,7 @@
 
 mod discovery;
 mod fetcher;
+mod follow_logs;
 mod log;
 #[expect(dead_code, reason = "the kit needs less of it than the source does")]
 #[path = "../support/mod.rs"]

@@ -172,7 +172,6 @@ fn drain<R: FetcherRig>(driver: &mut Driver<R>) -> Checked {
 pub(super) fn measured<R: FetcherRig>(rig: R, context: Context) -> Checked<Done> {
     let mut driver = Driver::new(rig, context);
     let splits = [0, 1, 2].map(|index| driver.rig.split(index));
-    let mut piece_max = 0;
     for split in &splits {
         driver.rig.write(split, 200);
         driver.begin(split, 1);
@@ -186,7 +185,6 @@ pub(super) fn measured<R: FetcherRig>(rig: R, context: Context) -> Checked<Done>
         let (moved, _) = driver.poll(bytes_max)?;
         let now = driver.context.now();
         let sum: usize = moved.bytes.iter().sum();
-        piece_max = moved.bytes.iter().copied().fold(piece_max, usize::max);
         let last = moved.bytes.last().copied().unwrap_or(0);
         ensure("F7", sum - last <= bytes_max, || {
             format!("`poll({bytes_max})` moved {:?} bytes", moved.bytes)
@@ -204,9 +202,6 @@ pub(super) fn measured<R: FetcherRig>(rig: R, context: Context) -> Checked<Done>
         }
     }
     drain(&mut driver)?;
-    ensure("F7", piece_max > 0, || {
-        "pieces with records say zero bytes".to_owned()
-    })?;
     Ok(Done::Kept)
 }
 
@@ -224,7 +219,8 @@ pub(super) fn bounded<R: FetcherRig>(rig: R, context: Context) -> Checked<Done> 
         return Ok(Done::Unchecked("the rig cannot cut the fetcher off"));
     };
     driver.drain_quietly()?;
-    let fetched = driver.count(&split) - before;
+    // The assignment may have gone down since.
+    let fetched = driver.marks.last().map_or(before, |mark| mark.number) - before;
     ensure("F8", fetched <= most as u64, || {
         format!("{fetched} of {flood} records were fetched and not polled, expected {most} at most")
     })?;

@@ -276,8 +276,8 @@ impl<R: FetcherRig> Driver<R> {
             split_epoch,
             start,
             end,
+            bytes,
             batch,
-            ..
         } = piece;
         let numbers = batch
             .as_ref()
@@ -293,6 +293,9 @@ impl<R: FetcherRig> Driver<R> {
         )?;
         ensure("F2", start <= end, || {
             format!("a piece of {split} goes from {start} back to {end}")
+        })?;
+        ensure("F7", bytes > 0 || numbers.is_empty(), || {
+            format!("a piece of {split} with records takes no bytes")
         })?;
         let reading = self.readings.get_mut(&split);
         let Some(reading) = reading.filter(|reading| reading.split_epoch == split_epoch) else {
