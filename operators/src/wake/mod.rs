@@ -19,7 +19,7 @@ pub struct Waker {
 }
 
 struct Shared {
-    activator: SyncActivator,
+    schedule: Box<dyn Fn() + Send + Sync>,
     woken: WakeFlag,
 }
 
@@ -27,9 +27,18 @@ impl Waker {
     /// A waker of the operator that `activator` activates.
     #[must_use]
     pub fn new(activator: SyncActivator) -> Self {
+        // It fails when the worker is gone, and then there is nobody left to wake.
+        Self::calling(move || {
+            activator.activate().ok();
+        })
+    }
+
+    /// A waker that calls `schedule`, for whoever runs a fetcher or a discovery without a dataflow.
+    #[must_use]
+    pub fn calling(schedule: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             shared: Arc::new(Shared {
-                activator,
+                schedule: Box::new(schedule),
                 woken: WakeFlag::new(),
             }),
         }
@@ -38,8 +47,7 @@ impl Waker {
     /// Schedules the operator, unless it is about to run anyway.
     pub fn wake(&self) {
         if self.shared.woken.raise() {
-            // It fails when the worker is gone, and then there is nobody left to wake.
-            self.shared.activator.activate().ok();
+            (self.shared.schedule)();
         }
     }
 
