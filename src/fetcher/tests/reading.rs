@@ -3,6 +3,7 @@
 use rdkafka::message::{Header, OwnedHeaders};
 use timely_splits::fetcher::DownCause;
 use timely_splits::health::FailureKind;
+use timely_splits::wake::Waker;
 
 use super::*;
 use crate::model::LeaderEpoch;
@@ -179,7 +180,9 @@ fn the_operator_is_woken_once_however_much_comes_before_it_looks() {
     let broker = Broker::with_topic("t", 1);
     let pool = pool();
     let (count, counted) = crossbeam_channel::unbounded();
-    let activate = move || count.send(()).unwrap();
+    let waker = Waker::calling(move || count.send(()).unwrap());
+    let activator = waker.clone();
+    let activate = move || activator.wake();
     let mut fetcher = pool.fetcher(0, Box::new(activate)).unwrap();
     fetcher.adopt(
         MetadataEpoch(1),
@@ -190,6 +193,7 @@ fn the_operator_is_woken_once_however_much_comes_before_it_looks() {
     let mut fetched = Vec::new();
     while fetched.is_empty() {
         counted.recv_timeout(PATIENCE).unwrap();
+        waker.clear();
         fetcher.poll(1 << 20, &mut fetched);
     }
 
