@@ -30,10 +30,13 @@ pub mod records;
 pub mod source;
 
 pub use timely;
+pub use timely_splits::assignor;
 pub use timely_splits::binding::{Binding, SplitError, SplitRange};
 pub use timely_splits::epoch::{Incarnation, LogSequence};
 pub use timely_splits::health::{FailureKind, Health, HealthStatus};
-pub use timely_splits::log::{Appended, BindingLog, LogError, LogRecord, MemoryLog};
+pub use timely_splits::log::{
+    Appended, BindingLog, LogContents, LogError, LogRecord, MemoryLog, Stored, StoredError,
+};
 pub use timely_splits::reader::{Admission, AdmissionHook};
 pub use timely_splits::tick::{Tick, TimeMap};
 
@@ -42,5 +45,10 @@ pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscriptio
 pub use crate::model::{KafkaPosition, KafkaSplit, StartAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
 pub use crate::source::{
-    BuildError, KafkaSource, KafkaSourceBuilder, Read, ReadOptions, SourceControl,
+    BuildError, KafkaSource, KafkaSourceBuilder, LocalLog, Read, ReadOptions, SourceControl,
 };
+
+/// Compiles the program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

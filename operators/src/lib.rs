@@ -29,6 +29,8 @@ mod clock;
 pub mod conformance;
 pub mod control;
 pub mod coordinator;
+#[doc(hidden)]
+pub mod defect;
 pub mod discovery;
 pub mod enumerator;
 pub mod epoch;

@@ -16,7 +16,7 @@ use timely_splits::binding::Binding;
 use timely_splits::control::SourceControl;
 use timely_splits::epoch::{Incarnation, LogSequence};
 use timely_splits::health::FailureKind;
-use timely_splits::log::{Appended, BindingLog, LogError, LogRecord, MemoryLog};
+use timely_splits::log::{Appended, BindingLog, LogContents, LogError, LogRecord, MemoryLog};
 use timely_splits::reader::Admission;
 use timely_splits::source::{SourceOptions, read_splits};
 use timely_splits::tick::TimeMap;
@@ -223,7 +223,7 @@ struct GatedLog {
 }
 
 impl BindingLog<Letter> for GatedLog {
-    fn read(&mut self) -> Result<Vec<LogRecord<Letter>>, LogError> {
+    fn read(&mut self) -> Result<LogContents<Letter>, LogError> {
         self.inner.read()
     }
 

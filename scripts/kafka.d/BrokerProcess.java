@@ -88,7 +88,8 @@ public final class BrokerProcess {
 
     private static void formatStorage(Path properties, String clusterId) throws IOException {
         String[] command = {
-            "format", "--ignore-formatted", "--cluster-id", clusterId, "--config", properties.toString()
+            // With the equals sign, since an id can begin with a dash.
+            "format", "--ignore-formatted", "--cluster-id=" + clusterId, "--config", properties.toString()
         };
         ByteArrayOutputStream said = new ByteArrayOutputStream();
         if (StorageTool.execute(command, new PrintStream(said)) != 0) {

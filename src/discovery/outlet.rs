@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use timely_splits::discovery::DiscoveryEvent;
-use timely_splits::health::{Health, HealthStatus};
+use timely_splits::health::{FailureKind, Health, HealthStatus};
 
 use crate::model::KafkaSplit;
 
@@ -76,7 +76,15 @@ impl Voice {
         status: HealthStatus,
         message: &str,
     ) -> Result<(), Unheard> {
-        let said = (status, without_numbers(message));
+        // What may pass has ports and times in its words, which mean nothing; in a definite failure
+        // another number is another mistake.
+        let words = match status {
+            HealthStatus::Failing(FailureKind::Definite) => message.to_owned(),
+            HealthStatus::Failing(FailureKind::Transient)
+            | HealthStatus::Waiting
+            | HealthStatus::Well => without_numbers(message),
+        };
+        let said = (status, words);
         if self.said.get(subject) == Some(&said) {
             return Ok(());
         }

@@ -1,13 +1,13 @@
 //! The kept producer of an embedded cluster.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 
 use super::EmbeddedRecord;
 
@@ -17,19 +17,47 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(30);
 /// How long a broker may take to tell where a partition ends.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long to wait for room in the producer's queue before looking again.
+/// How long to wait for a delivery, which makes room in the producer's queue, before trying again.
 const ROOM_WITHIN: Duration = Duration::from_millis(10);
 
 /// Writes records one call after the other.
 pub(super) struct KeptProducer {
-    producer: BaseProducer<Deliveries>,
+    /// On a thread of its own, which hears of a delivery when it happens: a flush of the plain one
+    /// takes 100 ms at least.
+    producer: ThreadedProducer<Deliveries>,
     /// Held for a whole call: the deliveries that are counted are those of this call.
     turn: Mutex<()>,
 }
 
-/// The first record that was not acknowledged, in the client's words.
+/// What became of the records of a call.
 #[derive(Default)]
-struct Deliveries(Mutex<Option<String>>);
+struct Deliveries {
+    state: Mutex<DeliveryState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct DeliveryState {
+    /// How many were enqueued and neither acknowledged nor given up.
+    pending: usize,
+    /// Why the first one was not acknowledged, in the client's words.
+    failed: Option<String>,
+}
+
+impl Deliveries {
+    fn lock(&self) -> MutexGuard<'_, DeliveryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no more than `pending` are pending, but no longer than until `deadline`.
+    fn wait(&self, pending: usize, deadline: Instant) -> MutexGuard<'_, DeliveryState> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), left, |state| state.pending > pending);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
 
 impl ClientContext for Deliveries {
     // A broker that is taken down is expected here, and the deliveries tell of it.
@@ -41,12 +69,12 @@ impl ProducerContext for Deliveries {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let mut state = self.lock();
+        state.pending = state.pending.saturating_sub(1);
         if let Err((error, _)) = result {
-            self.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get_or_insert_with(|| error.to_string());
+            state.failed.get_or_insert_with(|| error.to_string());
         }
+        self.changed.notify_all();
     }
 }
 
@@ -59,7 +87,7 @@ impl KeptProducer {
             .set("enable.metrics.push", "false")
             .set("reconnect.backoff.max.ms", "200")
             // Few large batches: a fetch brings one of them, whatever their size.
-            .set("linger.ms", "50")
+            .set("linger.ms", "5")
             .set("batch.size", "1000000")
             .create_with_context(Deliveries::default())?;
         Ok(Self {
@@ -76,15 +104,17 @@ impl KeptProducer {
         records: impl IntoIterator<Item = EmbeddedRecord>,
     ) -> Result<(), String> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        for record in records {
-            self.enqueue(topic, partition, &record)?;
-        }
-        self.producer
-            .flush(ACKNOWLEDGED_WITHIN)
-            .map_err(|error| error.to_string())?;
         let deliveries = self.producer.context();
-        let mut failed = deliveries.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.take().map_or(Ok(()), Err)
+        *deliveries.lock() = DeliveryState::default();
+        let enqueued = records
+            .into_iter()
+            .try_for_each(|record| self.enqueue(topic, partition, &record));
+        let mut state = deliveries.wait(0, Instant::now() + ACKNOWLEDGED_WITHIN);
+        enqueued?;
+        if state.pending > 0 {
+            return Err(format!("{} records are not acknowledged", state.pending));
+        }
+        state.failed.take().map_or(Ok(()), Err)
     }
 
     fn enqueue(&self, topic: &str, partition: i32, record: &EmbeddedRecord) -> Result<(), String> {
@@ -104,15 +134,22 @@ impl KeptProducer {
                     }),
             );
         }
+        let deliveries = self.producer.context();
         loop {
-            match self.producer.send(next) {
-                Ok(()) => return Ok(()),
-                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) => {
-                    self.producer.poll(ROOM_WITHIN);
-                    next = again;
-                }
-                Err((error, _)) => return Err(error.to_string()),
+            // Before it is sent, so that its delivery is never the earlier one.
+            deliveries.lock().pending += 1;
+            let Err((error, again)) = self.producer.send(next) else {
+                return Ok(());
+            };
+            let mut state = deliveries.lock();
+            state.pending = state.pending.saturating_sub(1);
+            if error != KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
+                return Err(error.to_string());
             }
+            let fewer = state.pending.saturating_sub(1);
+            drop(state);
+            drop(deliveries.wait(fewer, Instant::now() + ROOM_WITHIN));
+            next = again;
         }
     }
 

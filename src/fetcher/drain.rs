@@ -1,11 +1,14 @@
 //! Makes pieces of what is on a worker's queue.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
 use timely_splits::fetcher::{Fetched, Piece};
 
 use super::ffi::{Flow, NativeError, NativeRecord, Receiver, TopicKey};
 use super::table::{Reading, Slot, Table};
 use crate::model::{KafkaPosition, KafkaSplit, LeaderEpoch, Offset};
-use crate::records::{BatchBuilder, RecordBatch, RecordParts};
+use crate::records::{BatchBuilder, BatchGuard, RecordBatch, RecordParts};
 
 /// What a fetcher of Kafka hands over.
 pub(super) type KafkaFetched = Fetched<KafkaSplit, RecordBatch>;
@@ -29,6 +32,8 @@ pub(super) struct Drain<'a> {
     table: &'a mut Table,
     builder: &'a mut BatchBuilder,
     fetched: &'a mut Vec<KafkaFetched>,
+    /// The bytes of all batches that are alive.
+    in_use: &'a Arc<AtomicUsize>,
     /// The split whose records are in the builder, and the position before them.
     run: Option<(Slot, KafkaPosition)>,
     bytes_max: usize,
@@ -50,16 +55,19 @@ pub(super) struct Drained {
 
 impl<'a> Drain<'a> {
     /// Moves to `fetched` what belongs to a split of `table`, until about `bytes_max` were moved.
+    /// The batches count as `in_use` until they are dropped.
     pub(super) fn new(
         table: &'a mut Table,
         builder: &'a mut BatchBuilder,
         fetched: &'a mut Vec<KafkaFetched>,
+        in_use: &'a Arc<AtomicUsize>,
         bytes_max: usize,
     ) -> Self {
         Self {
             table,
             builder,
             fetched,
+            in_use,
             run: None,
             bytes_max,
             bytes: 0,
@@ -86,6 +94,7 @@ impl<'a> Drain<'a> {
         let reading = self.table.at(slot);
         let batch = self.builder.finish(&reading.split);
         let bytes = batch.bytes();
+        let guard = Arc::new(BatchGuard::new(self.in_use, bytes));
         self.bytes += bytes;
         self.fetched.push(Fetched::Piece(Piece {
             split: reading.split.clone(),
@@ -93,7 +102,7 @@ impl<'a> Drain<'a> {
             start,
             end: reading.next,
             bytes,
-            batch: Some(batch),
+            batch: Some(batch.with_guard(guard)),
         }));
     }
 
@@ -210,7 +219,8 @@ mod tests {
         };
         table.insert((key, 0), reading);
         let (mut builder, mut fetched) = (BatchBuilder::new(), Vec::new());
-        let mut drain = Drain::new(&mut table, &mut builder, &mut fetched, 1 << 20);
+        let in_use = Arc::default();
+        let mut drain = Drain::new(&mut table, &mut builder, &mut fetched, &in_use, 1 << 20);
         act(&mut drain, key);
         let drained = drain.finish();
         (fetched, drained)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::Receiver;
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
@@ -29,6 +30,8 @@ pub(crate) struct KafkaFetcher {
     /// link lets wait.
     waiting: Vec<KafkaFetched>,
     builder: BatchBuilder,
+    /// The bytes of the batches that were handed over and are alive.
+    in_use: Arc<AtomicUsize>,
     /// The cluster whose turn it is to be drained first.
     turn: usize,
 }
@@ -185,6 +188,7 @@ impl KafkaFetcher {
             clusters: BTreeMap::new(),
             waiting: Vec::new(),
             builder: BatchBuilder::new(),
+            in_use: Arc::default(),
             turn: 0,
         }
     }
@@ -283,7 +287,13 @@ impl KafkaFetcher {
         let Some(queue) = &connection.queue else {
             return (0, Flow::Continue);
         };
-        let mut drain = Drain::new(&mut connection.table, &mut self.builder, fetched, bytes_max);
+        let mut drain = Drain::new(
+            &mut connection.table,
+            &mut self.builder,
+            fetched,
+            &self.in_use,
+            bytes_max,
+        );
         let flow = queue.consume(&mut drain);
         let drained = drain.finish();
         if drained.records > 0 {
@@ -364,12 +374,10 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     }
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<KafkaFetched>) -> Polled {
-        // 1. From here on whatever comes wakes the operator again.
-        self.link.wake().begin();
-        // 2. Acknowledgements are taken while no message is under way; see `Table`.
+        // 1. Acknowledgements are taken while no message is under way; see `Table`.
         self.take_notices();
         fetched.append(&mut self.waiting);
-        // 3. The clusters in turn, so that none waits behind a busier one for ever.
+        // 2. The clusters in turn, so that none waits behind a busier one for ever.
         let count = self.clusters.len();
         let mut bytes = 0;
         for step in 0..count {
@@ -386,6 +394,11 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             }
         }
         Polled::Drained
+    }
+
+    fn unreleased_bytes(&self) -> usize {
+        // The counter orders nothing but itself.
+        self.in_use.load(Ordering::Relaxed)
     }
 }
 

@@ -4,6 +4,7 @@ mod name;
 mod position;
 mod properties;
 mod split;
+mod stored;
 mod stream;
 
 pub use self::name::{ClusterId, NameError, StreamId, TopicName};

@@ -58,8 +58,16 @@ impl ClientProperties {
     }
 }
 
+/// Whether the value of the property `name` can be shown and stored: it is none of a secret, or it is a
+/// reference, which says where the secret is.
+pub(crate) fn is_showable(name: &str, value: &str) -> bool {
+    // A reference that is only a part of the value shows the rest of it.
+    let reference = value.starts_with("${") && value.find('}') == Some(value.len() - 1);
+    !is_secret(name) || reference
+}
+
 /// Whether the property `name` can hold a secret.
-pub(crate) fn is_secret(name: &str) -> bool {
+fn is_secret(name: &str) -> bool {
     [
         "password",
         "secret",
@@ -76,9 +84,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
 impl fmt::Debug for ClientProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |name: &str, value: &str| {
-            // A reference shows where the secret is, unless it is only a part of it.
-            let reference = value.starts_with("${") && value.find('}') == Some(value.len() - 1);
-            if is_secret(name) && !reference {
+            if !is_showable(name, value) {
                 "***".to_owned()
             } else {
                 value.to_owned()

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
-use timely_splits::assignor::StickyBalanced;
+use timely_splits::assignor::Assignor;
 use timely_splits::binding::{Binding, SplitError};
 use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::enumerator::Enumeration;
@@ -22,11 +22,15 @@ use self::builder::Settings;
 /// What a source can be asked for while it runs.
 pub type SourceControl = timely_splits::control::SourceControl<KafkaSplit>;
 
+/// A binding log in a folder of a local disk: a source that is started again goes on after its last
+/// bound tick.
+pub type LocalLog = timely_splits::log::LocalLog<KafkaSplit>;
+
 pub use self::builder::{BuildError, KafkaSourceBuilder};
 use crate::discovery::KafkaDiscovery;
 use crate::fetcher::{ClientPool, KafkaFetcher};
 use crate::metadata::MetadataService;
-use crate::model::KafkaSplit;
+use crate::model::{ClientProperties, KafkaSplit};
 use crate::records::RecordBatch;
 
 /// Reads Kafka streams, over all the clusters they live in.
@@ -85,6 +89,7 @@ struct Shared {
 pub(crate) struct EnumerationParts {
     service: Box<dyn MetadataService>,
     log: Box<dyn BindingLog<KafkaSplit>>,
+    assignor: Box<dyn Assignor<KafkaSplit>>,
 }
 
 /// How one worker reads a source.
@@ -168,6 +173,13 @@ impl KafkaSource {
     #[must_use]
     pub fn control(&self) -> SourceControl {
         self.shared.control.clone()
+    }
+
+    /// The properties of the client that reads a cluster whose own properties are `cluster`: the
+    /// defaults, those of the source, those of the cluster and what the source depends on, joined.
+    #[must_use]
+    pub fn client_properties(&self, cluster: &ClientProperties) -> ClientProperties {
+        self.shared.settings.fetching().data(cluster).0
     }
 
     /// Closes the clients of this process, after its dataflow has ended, and waits for that for five
@@ -265,7 +277,7 @@ impl KafkaSource {
                 ))
             }),
             log: parts.log,
-            assignor: Box::new(StickyBalanced),
+            assignor: parts.assignor,
             coordination: CoordinatorOptions::new(0),
         }
     }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::ownership::Ownership;
+use super::ownership::{Entry, Ownership};
 use super::ticks::{Closing, Ending};
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
+use crate::defect::{self, Defect};
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
@@ -30,7 +31,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         // Nothing precedes the record of the incarnation.
         let writing = matches!(self.phase, Phase::Reserving | Phase::Running);
         if writing && self.appending.is_empty() && !self.to_append.is_empty() {
-            self.appending = std::mem::take(&mut self.to_append);
+            // A snapshot is appended by itself: a log may begin another file with it.
+            let snapshot = |record: &LogRecord<S>| matches!(record, LogRecord::Snapshot(_));
+            let end = match self.to_append.iter().position(snapshot) {
+                None => self.to_append.len(),
+                Some(at) => at.max(1),
+            };
+            let rest = self.to_append.split_off(end);
+            self.appending = std::mem::replace(&mut self.to_append, rest);
             let records = self.appending.clone();
             self.intentions
                 .push_back(Intention::Append(self.incarnation, records));
@@ -107,6 +115,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     let late = late.and_then(|entry| entry.ownership.reader());
                     if let Some(reader) = late {
                         self.tell_late(&split, reader.0);
+                        if defect::is(Defect::TakeoverOnSuspicion) {
+                            let bound = self.bound[&split].clone();
+                            self.settle_at(&split, bound, now);
+                        }
                     }
                 }
             }
@@ -153,7 +165,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Ok(binding) => {
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
+                // Who was readmitted before the tick in which it failed was closed stays readmitted.
+                let failed = binding.errors.iter().map(|error| error.split.clone());
+                let (failed, readmitted): (Vec<_>, Vec<_>) = failed
+                    .partition(|split| (self.splits.get(split)).is_some_and(Entry::is_quarantined));
+                self.quarantined.extend(failed);
                 self.to_append.push(LogRecord::Binding(binding));
+                let readmitted = readmitted.into_iter().map(LogRecord::Readmitted);
+                self.to_append.extend(readmitted);
+                self.since_snapshot += 1;
+                if self.since_snapshot >= self.options.snapshot_every {
+                    self.since_snapshot = 0;
+                    self.to_append.push(LogRecord::Snapshot(self.snapshot()));
+                }
             }
             Err(broken) => self.wedge("source", format!("{broken}; this is a bug of the source")),
         }
@@ -170,7 +194,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Ending::Asked => true,
             Ending::Told | Ending::Reached => return,
         };
-        let held = self.ticks_full() || (self.ticks.unreserved && !last);
+        let held = self.tick_is_held();
         self.tell_stall(held && now >= self.ticks.due + STALL_TOLD_AFTER, held);
         if held || now < self.ticks.due {
             return;
@@ -180,6 +204,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.ticks.closing = Some(Closing::new(open, readers));
         let elapsed = now.saturating_sub(self.ticks.due) + self.options.tick_interval;
         self.ticks.due = now + self.options.tick_interval;
+        if defect::is(Defect::TimerNotRearmed) {
+            self.ticks.due = Duration::MAX / 2;
+        }
         self.take_loads(elapsed);
         if last {
             self.ticks.ending = Ending::Told;

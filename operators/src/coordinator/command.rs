@@ -94,6 +94,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             entry.ownership = Ownership::Idle { next, since: now };
         }
         self.reconsider(&split, now);
+        self.quarantined.remove(&split);
         self.to_append.push(LogRecord::Readmitted(split));
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::ticks::Ending;
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::binding::Binding;
+use crate::defect::{self, Defect};
 use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
@@ -26,15 +27,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         for (split, (position, quarantined)) in restored.splits {
             let ownership = if quarantined {
+                self.quarantined.insert(split.clone());
                 Ownership::Quarantined(position.clone())
             } else {
                 let next = position.clone();
                 Ownership::Idle { next, since: now }
             };
-            let listed = self
-                .metadata
-                .as_ref()
-                .is_some_and(|metadata| metadata.lists(&split));
+            let listed = match &self.metadata {
+                Some(metadata) => metadata.lists(&split),
+                None => defect::is(Defect::RestoredBeforeMetadata),
+            };
             self.bound.insert(split.clone(), position);
             self.insert(split, Entry::restored(ownership, listed), now);
         }
@@ -59,6 +61,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.splits.remove(split);
         self.bound.remove(split);
+        self.quarantined.remove(split);
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
@@ -80,6 +83,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Some(before) => before.changed_groups(&metadata),
             None => self.groups.keys().cloned().collect(),
         };
+        self.planning.calm(now + self.options.calm_for);
         self.metadata = Some(metadata.clone());
         // The epoch reaches every reader before any assignment that is made under it.
         if matches!(self.phase, Phase::Running) {
@@ -111,6 +115,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 // It is kept from here on, however long it was nobody's before.
                 self.kept.remove(&(*since, split.clone()));
                 *since = now;
+            }
+            Ownership::Idle { .. } if listed && defect::is(Defect::ReAddedAtStart) => {
+                self.remove(split);
+                return;
             }
             // Readers release what is not listed by themselves, when they hear of the epoch.
             Ownership::Assigned(reader) if !listed => {

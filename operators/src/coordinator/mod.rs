@@ -36,7 +36,7 @@ use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
 pub use self::options::CoordinatorOptions;
-use self::ownership::Entry;
+use self::ownership::{Entry, Ownership};
 use self::plan::Planning;
 use self::snapshot::Restored;
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
@@ -95,6 +95,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     groups: BTreeMap<<S::Metadata as Metadata<S>>::Group, BTreeSet<S>>,
     /// The position of each resolved split as of the last closed tick.
     bound: BTreeMap<S, S::Position>,
+    /// The resolved splits that the last closed tick leaves quarantined.
+    quarantined: BTreeSet<S>,
     /// Splits that are not present, by how long their position has been kept.
     kept: BTreeSet<(Duration, S)>,
     /// When to ask again where reading a split starts, and when to tell that one is not released.
@@ -107,6 +109,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
     appending: Vec<LogRecord<S>>,
+    /// How many ticks were bound since the last snapshot.
+    since_snapshot: u32,
     intentions: VecDeque<Intention<S>>,
     ignored: u64,
 }
@@ -135,7 +139,8 @@ enum Awaited {
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A coordinator that knows no readers and no splits.
-    pub fn new(options: CoordinatorOptions, assignor: A) -> Self {
+    pub fn new(mut options: CoordinatorOptions, assignor: A) -> Self {
+        options.plan_interval = (options.plan_interval).or_else(|| assignor.plan_interval());
         Self {
             options,
             phase: Phase::Gathering { log_open: false },
@@ -148,6 +153,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             splits: BTreeMap::new(),
             groups: BTreeMap::new(),
             bound: BTreeMap::new(),
+            quarantined: BTreeSet::new(),
             kept: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             last_request: RequestId::default(),
@@ -155,6 +161,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             stalled: false,
             to_append: Vec::new(),
             appending: Vec::new(),
+            since_snapshot: 0,
             intentions: VecDeque::new(),
             ignored: 0,
         }
@@ -167,7 +174,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// When [`handle_time`](Self::handle_time) should be called next, if time matters.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        if self.phase == Phase::Wedged {
+        if self.phase != Phase::Running {
+            // Only what is learnt gets it any further.
             return None;
         }
         let deadline = self.deadlines.first().map(|(due, _, _)| *due);
@@ -175,7 +183,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .kept
             .first()
             .map(|(since, _)| *since + self.options.kept_for);
-        let mut due = [deadline, kept, self.planning.due()];
+        let plan = self.planning.due().filter(|_| self.planning_now());
+        let mut due = [deadline, kept, plan];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -185,12 +194,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// When the open tick is to be closed, or a person to be told that it cannot be.
     fn tick_timeout(&self) -> Option<Duration> {
-        if self.phase != Phase::Running || self.ticks.closing.is_some() {
+        if self.ticks.closing.is_some() {
             return None;
         }
-        let held = self.ticks_full() || self.ticks.unreserved;
         match self.ticks.ending {
-            Ending::No | Ending::Asked if !held => Some(self.ticks.due),
+            Ending::No | Ending::Asked if !self.tick_is_held() => Some(self.ticks.due),
             Ending::No | Ending::Asked if !self.stalled => {
                 Some(self.ticks.due + advance::STALL_TOLD_AFTER)
             }
@@ -217,9 +225,20 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     ///
     /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
     pub fn snapshot(&self) -> Snapshot<S> {
-        let splits = self.bound.iter().map(|(split, position)| {
-            let entry = self.splits.get(split);
-            let quarantined = entry.is_some_and(Entry::is_quarantined);
+        // The records of starts that are not durable are before the snapshot, wherever it is put.
+        let starting = self
+            .splits
+            .iter()
+            .filter_map(|(split, entry)| match &entry.ownership {
+                Ownership::Recording(start) => Some((split, start)),
+                Ownership::Resolving(_)
+                | Ownership::Idle { .. }
+                | Ownership::Assigned(_)
+                | Ownership::Releasing(_)
+                | Ownership::Quarantined(_) => None,
+            });
+        let splits = self.bound.iter().chain(starting).map(|(split, position)| {
+            let quarantined = self.quarantined.contains(split);
             (split.clone(), (position.clone(), quarantined))
         });
         let metadata = self.metadata.clone().or_else(|| self.stored.clone());
@@ -302,8 +321,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.advance(now);
     }
 
-    fn ticks_full(&self) -> bool {
-        self.ticks.undurable() >= self.options.ticks_waiting_max
+    /// Whether the open tick has to stay open although it is due: the log is behind. The last tick
+    /// opens no other one, so it takes no reservation.
+    fn tick_is_held(&self) -> bool {
+        let full = self.ticks.undurable() >= self.options.ticks_waiting_max;
+        full || (self.ticks.unreserved && self.ticks.ending != Ending::Asked)
     }
 
     fn broadcast(&mut self, directive: &Directive<S>) {
@@ -334,9 +356,11 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
         (&self.metadata, &self.metadata_epoch, &self.stored).hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
-        (&self.kept, &self.deadlines, &self.last_request).hash(hasher);
+        (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
+        self.last_request.hash(hasher);
         (&self.ticks, &self.stalled).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
+        self.since_snapshot.hash(hasher);
     }
 }
 

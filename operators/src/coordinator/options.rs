@@ -13,10 +13,15 @@ pub struct CoordinatorOptions {
     pub ticks_waiting_max: usize,
     /// How far ahead of the open tick ticks are reserved in the log.
     pub reserve_ahead: Duration,
+    /// After how many ticks the log gets all that a restart needs, so that it can drop what is older.
+    pub snapshot_every: u32,
     /// How long the assignor waits for more to change after something has.
     pub plan_debounce: Duration,
+    /// How long after a change of metadata no split is taken from its reader for balance: what the
+    /// change removes is gone at once, and what it adds is found by and by.
+    pub calm_for: Duration,
     /// How often the assignor runs although nothing changed, for policies that look at loads;
-    /// `None` is never.
+    /// `None` is as often as the assignor says.
     pub plan_interval: Option<Duration>,
     /// How long the discovery may take to say where a split starts before it is asked again.
     pub start_deadline: Duration,
@@ -40,7 +45,9 @@ impl CoordinatorOptions {
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
+            snapshot_every: 36_000,
             plan_debounce: Duration::ZERO,
+            calm_for: Duration::from_secs(2),
             plan_interval: None,
             start_deadline: Duration::from_secs(60),
             release_deadline: Duration::from_secs(10),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Appended, BindingLog, LogError, LogRecord};
+use super::{Appended, BindingLog, LogContents, LogError, LogRecord};
 use crate::epoch::{Incarnation, LogSequence};
 use crate::split::Split;
 
@@ -43,8 +43,8 @@ impl<S: Split> Default for MemoryLog<S> {
 }
 
 impl<S: Split> BindingLog<S> for MemoryLog<S> {
-    fn read(&mut self) -> Result<Vec<LogRecord<S>>, LogError> {
-        Ok(self.records())
+    fn read(&mut self) -> Result<LogContents<S>, LogError> {
+        Ok(LogContents::since_the_beginning(self.records()))
     }
 
     fn append(

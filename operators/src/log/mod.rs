@@ -4,7 +4,9 @@
 //! of typed records, written by one incarnation at a time; what must precede an action (the start
 //! of a split before its first assignment) is a record as well.
 
+mod local;
 mod memory;
+mod stored;
 mod writer;
 
 use std::error::Error as StdError;
@@ -17,7 +19,9 @@ use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
 
+pub use self::local::LocalLog;
 pub use self::memory::MemoryLog;
+pub use self::stored::{Stored, StoredError};
 pub(crate) use self::writer::{LogEvent, LogWriter};
 
 /// A sequence of records that outlives the process, or at least the dataflow.
@@ -28,7 +32,7 @@ pub(crate) use self::writer::{LogEvent, LogWriter};
 ///
 /// The numbers are those that the conformance kit (feature `conformance`) reports.
 ///
-/// * **L1 Compares.** `append` writes only if the log holds exactly the records before `expected`.
+/// * **L1 Compares.** `append` writes only if the next record of the log has the sequence `expected`.
 ///   Otherwise it writes nothing and is not [`Appended::Durable`].
 /// * **L2 All or none.** It writes all of `records`, in their order after those before, or none.
 /// * **L3 Durable.** After [`Appended::Durable`] the records survive what the log promises to
@@ -42,9 +46,11 @@ pub trait BindingLog<S: Split>: Send + 'static {
     /// # Errors
     ///
     /// If the log cannot be read, or holds what it cannot have been given.
-    fn read(&mut self) -> Result<Vec<LogRecord<S>>, LogError>;
+    fn read(&mut self) -> Result<LogContents<S>, LogError>;
 
-    /// Appends `records` after the first `expected` records.
+    /// Appends `records`, of which the first will have the sequence `expected`.
+    ///
+    /// A snapshot comes in an append of its own.
     ///
     /// # Errors
     ///
@@ -55,6 +61,39 @@ pub trait BindingLog<S: Split>: Send + 'static {
         expected: LogSequence,
         records: &[LogRecord<S>],
     ) -> Result<Appended, LogError>;
+}
+
+/// What a log holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogContents<S: Split> {
+    /// The sequence of the first record. Records before it were dropped, and it is a snapshot, unless
+    /// it is zero.
+    pub first: LogSequence,
+    /// The records.
+    pub records: Vec<LogRecord<S>>,
+}
+
+impl<S: Split> LogContents<S> {
+    /// Nothing, of a log that is new.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::since_the_beginning(Vec::new())
+    }
+
+    /// Records of a log that never dropped any.
+    #[must_use]
+    pub fn since_the_beginning(records: Vec<LogRecord<S>>) -> Self {
+        Self {
+            first: LogSequence::default(),
+            records,
+        }
+    }
+
+    /// The sequence that the next record will have.
+    #[must_use]
+    pub fn next(&self) -> LogSequence {
+        LogSequence(self.first.0 + self.records.len() as u64)
+    }
 }
 
 /// What became of an append.

@@ -93,9 +93,9 @@ struct WriterThread<S: Split> {
 impl<S: Split> WriterThread<S> {
     fn run(mut self) {
         match self.log.read() {
-            Ok(records) => {
-                self.written = LogSequence(records.len() as u64);
-                if !self.say(LogEvent::Opened(records)) {
+            Ok(contents) => {
+                self.written = contents.next();
+                if !self.say(LogEvent::Opened(contents.records)) {
                     return;
                 }
             }
@@ -145,8 +145,12 @@ impl<S: Split> WriterThread<S> {
     /// Finds out by reading whether an append whose outcome is unknown took place.
     fn was_written(&mut self, records: &[LogRecord<S>]) -> Result<bool, LogError> {
         let all = self.log.read()?;
-        let written = usize::try_from(self.written.0).unwrap_or(usize::MAX);
-        Ok(all.get(written..).is_some_and(|tail| tail == records))
+        let before = self.written.0.saturating_sub(all.first.0);
+        let before = usize::try_from(before).unwrap_or(usize::MAX);
+        Ok(all
+            .records
+            .get(before..)
+            .is_some_and(|tail| tail == records))
     }
 
     /// Waits, and is false if the writer was dropped meanwhile.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use timely_splits::conformance::LogRig;
 use timely_splits::epoch::{Incarnation, LogSequence};
-use timely_splits::log::{Appended, BindingLog, LogError, LogRecord, MemoryLog};
+use timely_splits::log::{Appended, BindingLog, LogContents, LogError, LogRecord, MemoryLog};
 
 use super::support::{Letter, Letters};
 use super::{assert_broken, kit};
@@ -40,7 +40,7 @@ impl Faulty {
 }
 
 impl BindingLog<Letter> for Faulty {
-    fn read(&mut self) -> Result<Vec<LogRecord<Letter>>, LogError> {
+    fn read(&mut self) -> Result<LogContents<Letter>, LogError> {
         self.inner.read()
     }
 

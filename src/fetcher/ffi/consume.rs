@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rdkafka_sys as sys;
 use sys::rd_kafka_resp_err_t as Code;
@@ -99,6 +99,15 @@ pub(crate) struct NativeRecord<'a> {
     lent: PhantomData<&'a sys::rd_kafka_message_t>,
 }
 
+/// Whether this librdkafka is the one that is known to lend values where it read them. Another one,
+/// which can be linked instead, is asked for the headers of every record.
+static VALUES_IN_PLACE: LazyLock<bool> = LazyLock::new(|| {
+    const KNOWN: i32 = 0x020c_01ff; // 2.12.1
+    // SAFETY: takes nothing and returns a number.
+    let linked = unsafe { sys::rd_kafka_version() };
+    linked == KNOWN
+});
+
 impl<'a> NativeRecord<'a> {
     /// Its offset.
     pub(crate) fn offset(&self) -> i64 {
@@ -144,8 +153,33 @@ impl<'a> NativeRecord<'a> {
         RecordTime { millis, kind }
     }
 
+    /// Whether it is certain that there are no headers.
+    ///
+    /// To be asked for the headers of a record that has none costs librdkafka more than all the rest
+    /// of it: it makes a buffer to read their count from. The count is looked at here instead, where
+    /// Kafka's format has it: in the byte behind the value, zero if there are no headers.
+    fn has_no_headers(&self) -> bool {
+        // Only the format that has headers has leader epochs.
+        let has_count = *VALUES_IN_PLACE && self.leader_epoch().is_some();
+        // SAFETY: the message is alive, and librdkafka lends a value that is not empty where it read
+        // it. (One that is empty lies elsewhere.) In the format of this record it went on to read the
+        // headers from there, at least their count, so the byte behind the value is one of the same
+        // buffer.
+        unsafe {
+            let length = (*self.raw).len;
+            has_count && length > 0 && *(*self.raw).payload.cast::<u8>().add(length) == 0
+        }
+    }
+
     /// Calls `visit` with each header, in their order.
-    pub(crate) fn for_each_header(&self, mut visit: impl FnMut(&'a [u8], Option<&'a [u8]>)) {
+    #[inline]
+    pub(crate) fn for_each_header(&self, visit: impl FnMut(&'a [u8], Option<&'a [u8]>)) {
+        if !self.has_no_headers() {
+            self.visit_headers(visit);
+        }
+    }
+
+    fn visit_headers(&self, mut visit: impl FnMut(&'a [u8], Option<&'a [u8]>)) {
         let mut headers = ptr::null_mut();
         // SAFETY: the message is alive. Headers are parsed at the first call and then belong to it.
         let parsed = unsafe { sys::rd_kafka_message_headers(self.raw, &raw mut headers) };

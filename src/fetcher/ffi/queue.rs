@@ -157,7 +157,11 @@ impl NativeEvent {
     pub(crate) fn said(&self) -> Option<Said> {
         // SAFETY: the event is alive.
         match unsafe { sys::rd_kafka_event_type(self.raw()) } {
-            sys::RD_KAFKA_EVENT_ERROR => Some(Said::Error(self.error())),
+            sys::RD_KAFKA_EVENT_ERROR => {
+                let mut error = self.error();
+                error.message = without_count(&error.message);
+                Some(Said::Error(error))
+            }
             sys::RD_KAFKA_EVENT_LOG => {
                 let (mut facility, mut message): (*const c_char, *const c_char) =
                     (ptr::null(), ptr::null());
@@ -221,5 +225,31 @@ impl Drop for NativeEvent {
     fn drop(&mut self) {
         // SAFETY: the event is ours, destroyed once.
         unsafe { sys::rd_kafka_event_destroy(self.raw()) };
+    }
+}
+
+/// An error without how often it was not told: librdkafka tells the same one again and again, and
+/// adds ", 3 identical error(s) suppressed" in the brackets at its end.
+fn without_count(message: &str) -> String {
+    let counted = message.strip_suffix(" identical error(s) suppressed)");
+    match counted.and_then(|start| start.rsplit_once(", ")) {
+        Some((start, count)) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{start})")
+        }
+        Some(_) | None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_told_again_reads_as_it_did_the_first_time() {
+        let first = "10.0.0.1:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)";
+        let again = "10.0.0.1:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT, 1 identical error(s) suppressed)";
+
+        assert_eq!(without_count(again), first);
+        assert_eq!(without_count(first), first);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct FetchedPartition {
     pub(crate) partition: i64,
     /// The offset to read from.
     pub(crate) offset: i64,
+    /// How many bytes of records the answer had.
+    pub(crate) bytes: i64,
 }
 
 /// The requests that came to the brokers of these addresses.
@@ -60,7 +62,10 @@ fn parse_entry(entry: &Value, connection: &str, names: &BTreeMap<String, String>
     let api = text(&header["requestApiKeyName"]);
     let fetched = if api == "FETCH" {
         let topics = items(&entry["request"]["topics"]);
-        topics.flat_map(|topic| fetched_of(topic, names)).collect()
+        let answers = &entry["response"]["responses"];
+        topics
+            .flat_map(|topic| fetched_of(topic, answers, names))
+            .collect()
     } else {
         Vec::new()
     };
@@ -72,7 +77,11 @@ fn parse_entry(entry: &Value, connection: &str, names: &BTreeMap<String, String>
     }
 }
 
-fn fetched_of(topic: &Value, names: &BTreeMap<String, String>) -> Vec<FetchedPartition> {
+fn fetched_of(
+    topic: &Value,
+    answers: &Value,
+    names: &BTreeMap<String, String>,
+) -> Vec<FetchedPartition> {
     let id = text(&topic["topicId"]);
     let name = topic["topic"]
         .as_str()
@@ -81,8 +90,21 @@ fn fetched_of(topic: &Value, names: &BTreeMap<String, String>) -> Vec<FetchedPar
         topic: name.clone(),
         partition: partition["partition"].as_i64().unwrap_or(-1),
         offset: partition["fetchOffset"].as_i64().unwrap_or(-1),
+        bytes: answered_bytes(topic, partition, answers),
     };
     items(&topic["partitions"]).map(of).collect()
+}
+
+/// How many bytes of records `answers` have for one partition of a request.
+fn answered_bytes(topic: &Value, partition: &Value, answers: &Value) -> i64 {
+    let of_topic = items(answers).filter(|answer| {
+        answer["topicId"] == topic["topicId"] && answer["topic"] == topic["topic"]
+    });
+    let partitions = of_topic.flat_map(|answer| items(&answer["partitions"]));
+    partitions
+        .filter(|answer| answer["partitionIndex"] == partition["partition"])
+        .filter_map(|answer| answer["recordsSizeInBytes"].as_i64())
+        .sum()
 }
 
 fn learn_names(entry: &Value, names: &mut BTreeMap<String, String>) {

@@ -109,7 +109,7 @@ impl<R: LogRig> Driver<R> {
             number: "L3",
             how: format!("{what} cannot be read: {error}"),
         })?;
-        ensure(number, read == self.written, || {
+        ensure(number, read.records == self.written, || {
             format!("{what} holds {read:#?}, expected {:#?}", self.written)
         })
     }
@@ -210,7 +210,7 @@ pub(super) fn fails_in_words<R: LogRig>(rig: R, context: Context) -> Checked<Don
             Ok(Appended::Unknown) => {
                 let log = driver.log.as_mut().expect("the driver opens a log first");
                 let read = driver.context.call("read", || log.read()).0;
-                if read.is_ok_and(|read| read.len() > driver.written.len()) {
+                if read.is_ok_and(|read| read.records.len() > driver.written.len()) {
                     driver.written.extend(records);
                 }
             }

@@ -91,6 +91,8 @@ fn heard(words: Option<&str>) -> String {
 enum Telling {
     /// That all brokers are down says that, not why.
     Down,
+    /// It was told before this call, since when the cluster has not answered.
+    Before,
     /// Some causes are told in log lines only.
     Log,
     /// A connection or a name failed.
@@ -108,7 +110,7 @@ pub(crate) struct ControlClient {
     client: Arc<NativeClient>,
     /// Where the client says what goes wrong.
     main: NativeQueue,
-    /// The most telling words since the last call began.
+    /// The most telling words since the last call began, or the last ones before if there are none.
     words: Option<(Telling, Reverse<String>)>,
     /// Since when all brokers are down in this call, as far as was heard.
     down_since: Option<Instant>,
@@ -194,8 +196,13 @@ impl ControlClient {
     /// Begins a call: what was said before is no news about it.
     fn begin(&mut self, timeout: Duration) -> Call {
         let now = Instant::now();
-        self.words = None;
         self.listen(Duration::ZERO);
+        // A client that cannot connect tells why at its first attempts, and later only that it is
+        // so. Until the cluster answers, the last cause is what a person has to know; any other one
+        // that is told in this call replaces it.
+        if let Some((telling, _)) = &mut self.words {
+            *telling = Telling::Before.min(*telling);
+        }
         self.down_since = None;
         Call {
             began: now,
@@ -230,6 +237,7 @@ impl ControlClient {
             if let Some(event) = answers.poll(call.step()) {
                 let error = event.error();
                 if error.code == 0 {
+                    self.words = None;
                     return Ok(event);
                 }
                 self.listen(Duration::ZERO);

@@ -1,10 +1,13 @@
 //! Waking an operator from another thread.
 
+mod flag;
+
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, atomic};
 
 use timely::scheduling::SyncActivator;
+
+use self::flag::WakeFlag;
 
 /// Schedules one operator, from any thread.
 ///
@@ -17,7 +20,7 @@ pub struct Waker {
 
 struct Shared {
     schedule: Box<dyn Fn() + Send + Sync>,
-    woken: AtomicBool,
+    woken: WakeFlag,
 }
 
 impl Waker {
@@ -36,14 +39,14 @@ impl Waker {
         Self {
             shared: Arc::new(Shared {
                 schedule: Box::new(schedule),
-                woken: AtomicBool::new(false),
+                woken: WakeFlag::new(),
             }),
         }
     }
 
     /// Schedules the operator, unless it is about to run anyway.
     pub fn wake(&self) {
-        if !self.shared.woken.swap(true, Ordering::SeqCst) {
+        if self.shared.woken.raise() {
             (self.shared.schedule)();
         }
     }
@@ -52,7 +55,7 @@ impl Waker {
     ///
     /// The operator calls this before it looks for what woke it, so that nothing is missed.
     pub fn clear(&self) {
-        self.shared.woken.store(false, Ordering::SeqCst);
+        self.shared.woken.lower();
     }
 }
 

@@ -1,0 +1,196 @@
+//! What reading a record costs, against what librdkafka alone costs.
+//!
+//! ```text
+//! cargo bench --bench read -- [--records N] [--size BYTES] [--rounds N] [--workers N]
+//! ```
+//!
+//! Four ways to count the same records, in turn, so that what disturbs the machine disturbs all of
+//! them:
+//!
+//! * `poll`: `BaseConsumer::poll` of the crate `rdkafka`;
+//! * `batch`: librdkafka's batch call, 1,000 records at a time;
+//! * `callback`: librdkafka's callback call;
+//! * `source`: this crate's source, an operator that counts and a probe, with ticks of 100 ms.
+//!
+//! Each measurement is a process of its own that does nothing else, and the embedded cluster that
+//! serves the records is one more. All clients have the same properties, those that the source gives
+//! its own; they are printed. One line of JSON a measurement, and a table at the end.
+//!
+//! CPU is that of the whole process, all threads, user and system, from before a client is made until
+//! the last record was counted: making clients and finding partitions is part of it. The time behind
+//! records a second begins with the first record.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "what a benchmark is for"
+)]
+
+mod baseline;
+mod measure;
+mod native;
+mod report;
+mod server;
+mod source;
+
+use std::error::Error;
+use std::process::{Command, Stdio};
+
+use clap::{Parser, ValueEnum};
+
+use measure::Measurement;
+use server::Server;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The topic that is read.
+const TOPIC: &str = "bench";
+
+/// The name of the cluster and of the stream.
+const NAME: &str = "bench";
+
+/// Measures what reading a record costs.
+#[derive(Clone, Debug, Parser)]
+struct Arguments {
+    /// How many records are read in one measurement.
+    #[arg(long, default_value_t = 2_800_000)]
+    records: u64,
+    /// The bytes of the value of a record; there is no key.
+    #[arg(long, default_value_t = 100)]
+    size: usize,
+    /// How often each way is measured.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// How many workers the source has.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+    /// The ways to measure; without it all of them.
+    #[arg(long, value_enum)]
+    only: Vec<Mode>,
+    /// Says that the process is to serve, or to measure once; used by the benchmark itself.
+    #[arg(long, value_enum, hide = true)]
+    role: Option<Role>,
+    /// The way to measure once.
+    #[arg(long, value_enum, hide = true)]
+    mode: Option<Mode>,
+    /// Where the cluster is.
+    #[arg(long, hide = true)]
+    servers: Option<String>,
+    /// Passed by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Role {
+    Serve,
+    Measure,
+}
+
+/// A way to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Mode {
+    Poll,
+    Batch,
+    Callback,
+    Source,
+}
+
+impl Mode {
+    const ALL: [Self; 4] = [Self::Poll, Self::Batch, Self::Callback, Self::Source];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::Batch => "batch",
+            Self::Callback => "callback",
+            Self::Source => "source",
+        }
+    }
+}
+
+impl Arguments {
+    /// How many partitions the records are spread over: an embedded one holds 5 MiB.
+    fn partitions(&self) -> i32 {
+        // A record takes up to 22 bytes besides its value, and a batch of records its head.
+        let bytes = self.records * (self.size as u64 + 24);
+        i32::try_from((bytes >> 22) + 1).unwrap_or(i32::MAX).max(8)
+    }
+
+    /// How many records there are in a partition.
+    fn records_of(&self, partition: i32) -> u64 {
+        let partitions = u64::from(self.partitions().unsigned_abs());
+        let rest = self.records % partitions;
+        self.records / partitions + u64::from(u64::from(partition.unsigned_abs()) < rest)
+    }
+
+    fn modes(&self) -> &[Mode] {
+        if self.only.is_empty() {
+            &Mode::ALL
+        } else {
+            &self.only
+        }
+    }
+}
+
+fn main() -> Outcome<()> {
+    let arguments = Arguments::parse();
+    match arguments.role {
+        Some(Role::Serve) => server::serve(&arguments),
+        Some(Role::Measure) => measure_once(&arguments),
+        None => measure_all(&arguments),
+    }
+}
+
+/// Measures every way in every round.
+fn measure_all(arguments: &Arguments) -> Outcome<()> {
+    let server = Server::start(arguments)?;
+    let properties = source::properties(&server.servers)?;
+    println!("client properties: {properties:?}");
+    println!(
+        "{} records of {} bytes in {} partitions, {} worker(s)",
+        arguments.records,
+        arguments.size,
+        arguments.partitions(),
+        arguments.workers,
+    );
+    let mut rounds = Vec::new();
+    for _ in 0..arguments.rounds {
+        let mut round = Vec::new();
+        for mode in arguments.modes() {
+            let measurement = measure_in_a_process(arguments, *mode, &server.servers)?;
+            println!("{}", serde_json::to_string(&measurement)?);
+            round.push(measurement);
+        }
+        rounds.push(round);
+    }
+    report::print(arguments.modes(), &rounds);
+    Ok(())
+}
+
+fn measure_in_a_process(arguments: &Arguments, mode: Mode, servers: &str) -> Outcome<Measurement> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["--role", "measure", "--mode", mode.name()])
+        .args(["--servers", servers])
+        .args(["--records", &arguments.records.to_string()])
+        .args(["--size", &arguments.size.to_string()])
+        .args(["--workers", &arguments.workers.to_string()])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("measuring {}: {}", mode.name(), output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn measure_once(arguments: &Arguments) -> Outcome<()> {
+    let (Some(mode), Some(servers)) = (arguments.mode, &arguments.servers) else {
+        return Err("--role measure needs --mode and --servers".into());
+    };
+    let measurement = if mode == Mode::Source {
+        source::measure(arguments, servers)?
+    } else {
+        baseline::measure(arguments, servers, mode)?
+    };
+    println!("{}", serde_json::to_string(&measurement)?);
+    Ok(())
+}

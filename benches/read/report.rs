@@ -1,0 +1,66 @@
+//! The table at the end.
+
+use crate::Mode;
+use crate::measure::Measurement;
+
+/// Prints medians and extremes, and how the source compares within each round.
+pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
+    println!();
+    println!(
+        "{:<10} {:>27}   {:>23}",
+        "", "CPU ns/record (min..max)", "M records/s (min..max)"
+    );
+    for (index, mode) in modes.iter().enumerate() {
+        let of_mode = || rounds.iter().map(|round| &round[index]);
+        let cpu = Spread::of(of_mode().map(|one| one.cpu_ns_per_record));
+        let rate = Spread::of(of_mode().map(|one| one.records_per_second / 1e6));
+        println!(
+            "{:<10} {:>9.1} ({:>7.1}..{:>7.1})   {:>9.2} ({:>5.2}..{:>5.2})",
+            mode.name(),
+            cpu.median,
+            cpu.least,
+            cpu.most,
+            rate.median,
+            rate.least,
+            rate.most,
+        );
+    }
+    let Some(source) = modes.iter().position(|mode| *mode == Mode::Source) else {
+        return;
+    };
+    println!();
+    for (index, mode) in modes.iter().enumerate().filter(|(at, _)| *at != source) {
+        let ratio = Spread::of(
+            rounds
+                .iter()
+                .map(|round| round[source].cpu_ns_per_record / round[index].cpu_ns_per_record),
+        );
+        println!(
+            "source/{:<10} {:>5.2} ({:.2}..{:.2}) of its CPU, the median of rounds",
+            mode.name(),
+            ratio.median,
+            ratio.least,
+            ratio.most,
+        );
+    }
+}
+
+/// How figures lie.
+struct Spread {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(figures: impl Iterator<Item = f64>) -> Self {
+        let mut figures: Vec<f64> = figures.collect();
+        figures.sort_by(f64::total_cmp);
+        let at = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
+        Self {
+            median: at(figures.len() / 2),
+            least: at(0),
+            most: at(figures.len().saturating_sub(1)),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Reading with this crate.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use timely_kafka::metadata::FixedMetadataService;
+use timely_kafka::model::{ClientProperties, KafkaStream, StreamsMetadata};
+use timely_kafka::timely::Config;
+use timely_kafka::timely::container::CapacityContainerBuilder;
+use timely_kafka::timely::dataflow::ProbeHandle;
+use timely_kafka::timely::dataflow::channels::pact::Pipeline;
+use timely_kafka::timely::dataflow::operators::{Operator, Probe};
+use timely_kafka::{KafkaSource, ReadOptions, Subscription, TimeMap};
+
+use crate::measure::{Measurement, Meter};
+use crate::{Arguments, Mode, NAME, Outcome, TOPIC};
+
+/// What is particular to the cluster: where it is, and that a fetch which finds nothing must not
+/// wait long, since the embedded cluster waits it out whatever arrives meanwhile.
+fn cluster(servers: &str) -> ClientProperties {
+    ClientProperties::new()
+        .with("bootstrap.servers", servers)
+        .with("fetch.wait.max.ms", "10")
+}
+
+fn build(servers: &str) -> Outcome<KafkaSource> {
+    let metadata = StreamsMetadata::new()
+        .with_cluster(NAME, cluster(servers))?
+        .with_stream(NAME, KafkaStream::new().with_topics(NAME, [TOPIC])?)?;
+    let source = KafkaSource::builder()
+        .name(NAME)
+        .metadata(FixedMetadataService::new(metadata))
+        .subscribe(Subscription::streams([NAME]))
+        .build()?;
+    Ok(source)
+}
+
+/// The properties of the client with which the source reads.
+pub(crate) fn properties(servers: &str) -> Outcome<ClientProperties> {
+    Ok(build(servers)?.client_properties(&cluster(servers)))
+}
+
+/// Reads all records into an operator that counts them.
+pub(crate) fn measure(arguments: &Arguments, servers: &str) -> Outcome<Measurement> {
+    let meter = Arc::new(Mutex::new(Meter::start(arguments)));
+    let outcome = Arc::new(Mutex::new(None));
+    let source = build(servers)?;
+    let shared = Arc::clone(&outcome);
+    let guards = timely_kafka::execute(Config::process(arguments.workers), move |worker| {
+        let (meter, measured) = (Arc::clone(&meter), Arc::clone(&shared));
+        let control = source.control();
+        let probe = ProbeHandle::new();
+        worker.dataflow(|scope| {
+            let options = ReadOptions::new(TimeMap::identity()).with_probe(&probe);
+            source
+                .read_with(scope, options)
+                .batches
+                .unary::<CapacityContainerBuilder<Vec<u64>>, _, _, _>(
+                    Pipeline,
+                    "Count",
+                    move |_, _| {
+                        move |input, output| {
+                            input.for_each(|time, batch| {
+                                let (mut records, mut bytes) = (0, 0);
+                                for record in batch.iter() {
+                                    records += 1;
+                                    bytes += record.value().map_or(0, <[u8]>::len);
+                                }
+                                output.session(&time).give(records);
+                                let mut meter =
+                                    meter.lock().unwrap_or_else(PoisonError::into_inner);
+                                meter.records(records, bytes);
+                                if meter.is_done() {
+                                    *measured.lock().unwrap_or_else(PoisonError::into_inner) =
+                                        Some(meter.stop(Mode::Source));
+                                    control.stop();
+                                }
+                            });
+                        }
+                    },
+                )
+                .probe_with(&probe);
+        });
+    })?;
+    for ended in guards.join() {
+        ended?;
+    }
+    let measured = outcome
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    measured.ok_or_else(|| "the source ended early".into())
+}

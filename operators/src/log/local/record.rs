@@ -1,0 +1,277 @@
+//! Records as they are on the disk: protobuf messages, so that fields can be added.
+
+use prost::{Message, Oneof};
+
+use crate::binding::{Binding, SplitError, SplitRange};
+use crate::coordinator::{Snapshot, SplitSnapshot};
+use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::log::{LogRecord, Stored, StoredError};
+use crate::split::Split;
+use crate::tick::Tick;
+
+/// The records of one append.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FrameMessage {
+    #[prost(message, repeated, tag = "1")]
+    records: Vec<RecordMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RecordMessage {
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    kind: Option<Kind>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum Kind {
+    #[prost(uint64, tag = "1")]
+    Incarnation(u64),
+    #[prost(uint64, tag = "2")]
+    Reserved(u64),
+    #[prost(message, tag = "3")]
+    Metadata(MetadataMessage),
+    #[prost(message, tag = "4")]
+    Start(PositionMessage),
+    #[prost(message, tag = "5")]
+    Binding(BindingMessage),
+    #[prost(bytes, tag = "6")]
+    Readmitted(Vec<u8>),
+    #[prost(bytes, tag = "7")]
+    Forgotten(Vec<u8>),
+    #[prost(message, tag = "8")]
+    Snapshot(SnapshotMessage),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MetadataMessage {
+    #[prost(uint64, tag = "1")]
+    epoch: u64,
+    #[prost(bytes, tag = "2")]
+    metadata: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PositionMessage {
+    #[prost(bytes, tag = "1")]
+    split: Vec<u8>,
+    #[prost(bytes, tag = "2")]
+    position: Vec<u8>,
+    #[prost(bool, tag = "3")]
+    quarantined: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct BindingMessage {
+    #[prost(uint64, tag = "1")]
+    tick: u64,
+    #[prost(message, repeated, tag = "2")]
+    ranges: Vec<RangeMessage>,
+    #[prost(message, repeated, tag = "3")]
+    errors: Vec<ErrorMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RangeMessage {
+    #[prost(bytes, tag = "1")]
+    split: Vec<u8>,
+    #[prost(bytes, tag = "2")]
+    from: Vec<u8>,
+    #[prost(bytes, tag = "3")]
+    to: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ErrorMessage {
+    #[prost(bytes, tag = "1")]
+    split: Vec<u8>,
+    #[prost(bytes, tag = "2")]
+    position: Vec<u8>,
+    #[prost(string, tag = "3")]
+    message: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SnapshotMessage {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    #[prost(uint64, tag = "2")]
+    incarnation: u64,
+    #[prost(uint64, tag = "3")]
+    reserved: u64,
+    #[prost(uint64, optional, tag = "4")]
+    bound: Option<u64>,
+    #[prost(message, optional, tag = "5")]
+    metadata: Option<MetadataMessage>,
+    #[prost(uint64, tag = "6")]
+    count: u64,
+    #[prost(message, repeated, tag = "7")]
+    splits: Vec<PositionMessage>,
+}
+
+/// The bytes of `records`.
+pub(super) fn encode<S>(records: &[LogRecord<S>]) -> Vec<u8>
+where
+    S: Split<Position: Stored, Metadata: Stored> + Stored,
+{
+    let records = records.iter().map(message).collect();
+    FrameMessage { records }.encode_to_vec()
+}
+
+/// The records of `bytes`.
+pub(super) fn decode<S>(bytes: &[u8]) -> Result<Vec<LogRecord<S>>, StoredError>
+where
+    S: Split<Position: Stored, Metadata: Stored> + Stored,
+{
+    let frame = FrameMessage::decode(bytes)
+        .map_err(|error| StoredError::new("record", error.to_string()))?;
+    frame.records.into_iter().map(record).collect()
+}
+
+fn message<S>(record: &LogRecord<S>) -> RecordMessage
+where
+    S: Split<Position: Stored, Metadata: Stored> + Stored,
+{
+    let kind = match record {
+        LogRecord::Incarnation(incarnation) => Kind::Incarnation(incarnation.0),
+        LogRecord::Reserved(tick) => Kind::Reserved(tick.0),
+        LogRecord::Metadata { epoch, metadata } => Kind::Metadata(MetadataMessage {
+            epoch: epoch.0,
+            metadata: metadata.store(),
+        }),
+        LogRecord::Start { split, start } => Kind::Start(PositionMessage {
+            split: split.store(),
+            position: start.store(),
+            quarantined: false,
+        }),
+        LogRecord::Binding(binding) => Kind::Binding(binding_message(binding)),
+        LogRecord::Readmitted(split) => Kind::Readmitted(split.store()),
+        LogRecord::Forgotten(split) => Kind::Forgotten(split.store()),
+        LogRecord::Snapshot(snapshot) => Kind::Snapshot(snapshot_message(snapshot)),
+    };
+    RecordMessage { kind: Some(kind) }
+}
+
+fn binding_message<S>(binding: &Binding<S>) -> BindingMessage
+where
+    S: Split<Position: Stored> + Stored,
+{
+    let ranges = binding.ranges.iter().map(|range| RangeMessage {
+        split: range.split.store(),
+        from: range.from.store(),
+        to: range.to.store(),
+    });
+    let errors = binding.errors.iter().map(|error| ErrorMessage {
+        split: error.split.store(),
+        position: error.position.store(),
+        message: error.message.clone(),
+    });
+    BindingMessage {
+        tick: binding.tick.0,
+        ranges: ranges.collect(),
+        errors: errors.collect(),
+    }
+}
+
+fn snapshot_message<S>(snapshot: &Snapshot<S>) -> SnapshotMessage
+where
+    S: Split<Position: Stored, Metadata: Stored> + Stored,
+{
+    let metadata = snapshot.metadata.as_ref();
+    let splits = snapshot.splits.iter().map(|one| PositionMessage {
+        split: one.split.store(),
+        position: one.position.store(),
+        quarantined: one.quarantined,
+    });
+    SnapshotMessage {
+        version: snapshot.version,
+        incarnation: snapshot.incarnation.0,
+        reserved: snapshot.reserved.0,
+        bound: snapshot.bound.map(|tick| tick.0),
+        metadata: metadata.map(|(epoch, metadata)| MetadataMessage {
+            epoch: epoch.0,
+            metadata: metadata.store(),
+        }),
+        count: snapshot.count,
+        splits: splits.collect(),
+    }
+}
+
+fn record<S>(message: RecordMessage) -> Result<LogRecord<S>, StoredError>
+where
+    S: Split<Position: Stored, Metadata: Stored> + Stored,
+{
+    // A kind that this version does not know is not skipped: it may change what the others mean.
+    let kind = message.kind.ok_or_else(|| {
+        StoredError::new(
+            "record",
+            "its kind is not known; expected one of this version: use the version that wrote it",
+        )
+    })?;
+    Ok(match kind {
+        Kind::Incarnation(incarnation) => LogRecord::Incarnation(Incarnation(incarnation)),
+        Kind::Reserved(tick) => LogRecord::Reserved(Tick(tick)),
+        Kind::Metadata(metadata) => LogRecord::Metadata {
+            epoch: MetadataEpoch(metadata.epoch),
+            metadata: S::Metadata::restore(&metadata.metadata)?,
+        },
+        Kind::Start(start) => LogRecord::Start {
+            split: S::restore(&start.split)?,
+            start: S::Position::restore(&start.position)?,
+        },
+        Kind::Binding(binding) => LogRecord::Binding(restore_binding(binding)?),
+        Kind::Readmitted(split) => LogRecord::Readmitted(S::restore(&split)?),
+        Kind::Forgotten(split) => LogRecord::Forgotten(S::restore(&split)?),
+        Kind::Snapshot(snapshot) => LogRecord::Snapshot(restore_snapshot(snapshot)?),
+    })
+}
+
+fn restore_binding<S>(message: BindingMessage) -> Result<Binding<S>, StoredError>
+where
+    S: Split<Position: Stored> + Stored,
+{
+    let ranges = message.ranges.into_iter().map(|range| {
+        Ok(SplitRange {
+            split: S::restore(&range.split)?,
+            from: S::Position::restore(&range.from)?,
+            to: S::Position::restore(&range.to)?,
+        })
+    });
+    let errors = message.errors.into_iter().map(|error| {
+        Ok(SplitError {
+            split: S::restore(&error.split)?,
+            position: S::Position::restore(&error.position)?,
+            message: error.message,
+        })
+    });
+    Ok(Binding {
+        tick: Tick(message.tick),
+        ranges: ranges.collect::<Result<_, _>>()?,
+        errors: errors.collect::<Result<_, _>>()?,
+    })
+}
+
+fn restore_snapshot<S>(message: SnapshotMessage) -> Result<Snapshot<S>, StoredError>
+where
+    S: Split<Position: Stored, Metadata: Stored> + Stored,
+{
+    let metadata = message.metadata.map(|metadata| {
+        let restored = S::Metadata::restore(&metadata.metadata)?;
+        Ok((MetadataEpoch(metadata.epoch), restored))
+    });
+    let splits = message.splits.into_iter().map(|one| {
+        Ok(SplitSnapshot {
+            split: S::restore(&one.split)?,
+            position: S::Position::restore(&one.position)?,
+            quarantined: one.quarantined,
+        })
+    });
+    Ok(Snapshot {
+        version: message.version,
+        incarnation: Incarnation(message.incarnation),
+        reserved: Tick(message.reserved),
+        bound: message.bound.map(Tick),
+        metadata: metadata.transpose()?,
+        count: message.count,
+        splits: splits.collect::<Result<_, _>>()?,
+    })
+}

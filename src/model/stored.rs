@@ -1,0 +1,281 @@
+//! Splits, positions and metadata as a binding log stores them.
+//!
+//! They are protobuf messages: fields are numbered, and a later version can add some.
+
+use std::collections::BTreeSet;
+
+use prost::Message;
+use timely_splits::log::{Stored, StoredError};
+
+use super::properties::is_showable;
+use super::{
+    ClientProperties, ClusterId, ClusterMetadata, Generation, KafkaPosition, KafkaSplit,
+    KafkaStream, LeaderEpoch, NameError, Offset, Partition, StartAt, StopAt, StreamId,
+    StreamTopics, StreamsMetadata, TopicName,
+};
+
+#[derive(Clone, PartialEq, Message)]
+struct SplitMessage {
+    #[prost(string, tag = "1")]
+    cluster: String,
+    #[prost(string, tag = "2")]
+    topic: String,
+    #[prost(int32, tag = "3")]
+    partition: i32,
+    #[prost(uint32, tag = "4")]
+    generation: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct PositionMessage {
+    #[prost(uint64, tag = "1")]
+    next: u64,
+    #[prost(int32, optional, tag = "2")]
+    leader_epoch: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MetadataMessage {
+    #[prost(message, repeated, tag = "1")]
+    clusters: Vec<ClusterMessage>,
+    #[prost(message, repeated, tag = "2")]
+    streams: Vec<StreamMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ClusterMessage {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "2")]
+    properties: Vec<PropertyMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PropertyMessage {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StreamMessage {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "2")]
+    clusters: Vec<TopicsMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TopicsMessage {
+    #[prost(string, tag = "1")]
+    cluster: String,
+    #[prost(string, repeated, tag = "2")]
+    topics: Vec<String>,
+    /// 1: earliest, 2: latest.
+    #[prost(uint32, optional, tag = "3")]
+    start: Option<u32>,
+    /// 1: never.
+    #[prost(uint32, optional, tag = "4")]
+    stop: Option<u32>,
+}
+
+fn decode<M: Message + Default>(what: &'static str, bytes: &[u8]) -> Result<M, StoredError> {
+    M::decode(bytes).map_err(|error| StoredError::new(what, error.to_string()))
+}
+
+fn name<N>(what: &'static str, made: Result<N, NameError>) -> Result<N, StoredError> {
+    made.map_err(|error| StoredError::new(what, error.to_string()))
+}
+
+impl Stored for KafkaSplit {
+    fn store(&self) -> Vec<u8> {
+        SplitMessage {
+            cluster: self.cluster.to_string(),
+            topic: self.topic.to_string(),
+            partition: self.partition.0,
+            generation: self.generation.0,
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
+        const WHAT: &str = "split";
+        let message: SplitMessage = decode(WHAT, bytes)?;
+        Ok(Self {
+            cluster: name(WHAT, ClusterId::new(&message.cluster))?,
+            topic: name(WHAT, TopicName::new(&message.topic))?,
+            partition: Partition(message.partition),
+            generation: Generation(message.generation),
+        })
+    }
+}
+
+impl Stored for KafkaPosition {
+    fn store(&self) -> Vec<u8> {
+        PositionMessage {
+            next: self.next.get(),
+            leader_epoch: self.leader_epoch.map(|epoch| epoch.0),
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
+        let message: PositionMessage = decode("position", bytes)?;
+        Ok(Self {
+            next: Offset::new(message.next),
+            leader_epoch: message.leader_epoch.map(LeaderEpoch),
+        })
+    }
+}
+
+impl Stored for StreamsMetadata {
+    /// The metadata without the values of secrets: references to them are stored, values that were
+    /// written out where a reference should have been are left out.
+    fn store(&self) -> Vec<u8> {
+        let clusters = self.clusters.iter().map(|(cluster, described)| {
+            let stored = described.properties.iter();
+            let stored = stored.filter(|(name, value)| is_showable(name, value));
+            ClusterMessage {
+                name: cluster.to_string(),
+                properties: stored
+                    .map(|(name, value)| PropertyMessage {
+                        name: name.to_owned(),
+                        value: value.to_owned(),
+                    })
+                    .collect(),
+            }
+        });
+        let streams = self
+            .streams
+            .iter()
+            .map(|(stream, described)| StreamMessage {
+                name: stream.to_string(),
+                clusters: described.clusters.iter().map(topics_message).collect(),
+            });
+        MetadataMessage {
+            clusters: clusters.collect(),
+            streams: streams.collect(),
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
+        const WHAT: &str = "metadata";
+        let message: MetadataMessage = decode(WHAT, bytes)?;
+        let mut metadata = Self::new();
+        for cluster in message.clusters {
+            let mut properties = ClientProperties::new();
+            for property in cluster.properties {
+                properties.set(&property.name, &property.value);
+            }
+            let id = name(WHAT, ClusterId::new(&cluster.name))?;
+            metadata.clusters.insert(id, ClusterMetadata { properties });
+        }
+        for stream in message.streams {
+            let mut described = KafkaStream::new();
+            for read in stream.clusters {
+                let id = name(WHAT, ClusterId::new(&read.cluster))?;
+                described.clusters.insert(id, restore_topics(read)?);
+            }
+            let id = name(WHAT, StreamId::new(&stream.name))?;
+            metadata.streams.insert(id, described);
+        }
+        Ok(metadata)
+    }
+}
+
+fn topics_message((cluster, read): (&ClusterId, &StreamTopics)) -> TopicsMessage {
+    TopicsMessage {
+        cluster: cluster.to_string(),
+        topics: read.topics.iter().map(ToString::to_string).collect(),
+        start: read.start.map(|start| match start {
+            StartAt::Earliest => 1,
+            StartAt::Latest => 2,
+        }),
+        stop: read.stop.map(|stop| match stop {
+            StopAt::Never => 1,
+        }),
+    }
+}
+
+fn restore_topics(message: TopicsMessage) -> Result<StreamTopics, StoredError> {
+    const WHAT: &str = "metadata";
+    let topics = message.topics.iter();
+    let topics: BTreeSet<_> = topics
+        .map(|topic| name(WHAT, TopicName::new(topic)))
+        .collect::<Result<_, _>>()?;
+    let unknown = |rule: u32| {
+        let words = format!("rule {rule} is not known: use the version that wrote it");
+        Err(StoredError::new(WHAT, words))
+    };
+    Ok(StreamTopics {
+        topics,
+        start: match message.start {
+            None => None,
+            Some(1) => Some(StartAt::Earliest),
+            Some(2) => Some(StartAt::Latest),
+            Some(rule) => return unknown(rule),
+        },
+        stop: match message.stop {
+            None => None,
+            Some(1) => Some(StopAt::Never),
+            Some(rule) => return unknown(rule),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_restored() {
+        let split = KafkaSplit {
+            generation: Generation(2),
+            ..KafkaSplit::new(
+                ClusterId::new("east").unwrap(),
+                TopicName::new("orders").unwrap(),
+                Partition(7),
+            )
+        };
+        let position = KafkaPosition::after(Offset::new(41), Some(LeaderEpoch(0)));
+        let properties = ClientProperties::new().with("bootstrap.servers", "127.0.0.1:1");
+        let stream = KafkaStream::new()
+            .with_topics("east", ["orders", "retry"])
+            .unwrap()
+            .with_start("east", StartAt::Latest)
+            .unwrap();
+        let metadata = StreamsMetadata::new()
+            .with_cluster("east", properties)
+            .unwrap()
+            .with_stream("orders", stream)
+            .unwrap();
+
+        assert_eq!(KafkaSplit::restore(&split.store()), Ok(split));
+        assert_eq!(KafkaPosition::restore(&position.store()), Ok(position));
+        let start = KafkaPosition::at(Offset::ZERO);
+        assert_eq!(KafkaPosition::restore(&start.store()), Ok(start));
+        assert_eq!(StreamsMetadata::restore(&metadata.store()), Ok(metadata));
+    }
+
+    #[test]
+    fn no_secret_is_stored() {
+        let properties = ClientProperties::new()
+            .with("bootstrap.servers", "127.0.0.1:1")
+            .with("sasl.password", "hunter2")
+            .with("sasl.oauthbearer.client.secret", "${PART}hunter2")
+            .with("ssl.key.password", "${KEY_PASSWORD}");
+        let metadata = StreamsMetadata::new()
+            .with_cluster("east", properties)
+            .unwrap();
+
+        let stored = metadata.store();
+
+        assert!(!String::from_utf8_lossy(&stored).contains("hunter2"));
+        let restored = StreamsMetadata::restore(&stored).unwrap();
+        let east = &restored.clusters["east"].properties;
+        assert_eq!(east.value("sasl.password"), None);
+        assert_eq!(east.value("ssl.key.password"), Some("${KEY_PASSWORD}"));
+    }
+}

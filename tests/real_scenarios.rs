@@ -1,0 +1,52 @@
+//! The scenarios that embedded clusters cannot vouch for, on real Kafka.
+//!
+//! Each runs with two workers in this process and with two processes. Those start this program
+//! again, which is why it has a `main` of its own.
+
+#![allow(clippy::unwrap_used, reason = "the whole program is a test")]
+
+#[path = "support/kafka.rs"]
+mod kafka;
+#[path = "real_scenarios/mod.rs"]
+mod real;
+#[path = "support/scenario/mod.rs"]
+mod scenario;
+
+use libtest_mimic::Trial;
+
+use kafka::RealKafka;
+use real::Real;
+use scenario::shared::Scenario;
+use scenario::{Backend, World};
+
+fn main() {
+    scenario::child::run_if_asked();
+    let arguments = scenario::arguments();
+    let mut scenarios = scenario::shared::all::<Real>();
+    scenarios.push((
+        "a_topic_grows_while_a_cluster_is_removed",
+        real::growth::growth,
+    ));
+    let mut trials: Vec<_> = scenarios.into_iter().flat_map(on_both).collect();
+    trials.extend(real::undisturbed::trials());
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn world() -> World<Real> {
+    // Two clusters share a process, which starts faster and differs in nothing that is tested here.
+    World::new(Real(RealKafka::start_with(&["a", "b"], &["--one-process"])))
+}
+
+fn on_both((name, scenario): (&'static str, Scenario<Real>)) -> Vec<Trial> {
+    let backends = [
+        ("2_workers", Backend::Threads(2)),
+        ("2_processes", Backend::TwoProcesses(1)),
+    ];
+    let trial = |(suffix, backend)| {
+        Trial::test(format!("{name}::{suffix}"), move || {
+            scenario(&world(), backend);
+            Ok(())
+        })
+    };
+    backends.into_iter().map(trial).collect()
+}

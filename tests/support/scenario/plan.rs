@@ -1,0 +1,115 @@
+//! How a source is configured, in words that can be sent to another process.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use timely_kafka::metadata::{
+    FileMetadataService, FixedMetadataService, MetadataService, Subscription,
+};
+use timely_kafka::model::{ClientProperties, StartAt};
+use timely_kafka::{BuildError, KafkaSource};
+
+use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
+
+/// On what a source runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// So many workers in this process.
+    Threads(usize),
+    /// Two processes of so many workers each.
+    TwoProcesses(usize),
+}
+
+impl Backend {
+    pub(crate) fn workers(self) -> usize {
+        match self {
+            Self::Threads(workers) => workers,
+            Self::TwoProcesses(each) => 2 * each,
+        }
+    }
+}
+
+/// Which streams are read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Streams {
+    Named(Vec<String>),
+    Matching(String),
+}
+
+/// What tells about streams.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Service {
+    /// The metadata file, as it is at any time.
+    File,
+    /// The metadata file as it is at the first question; nobody asks again.
+    Once,
+    /// These files in turn, at every question the next one, a millisecond apart.
+    Alternating(Vec<PathBuf>),
+}
+
+/// Everything about a source but the clusters.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) metadata: PathBuf,
+    pub(crate) service: Service,
+    pub(crate) streams: Streams,
+    pub(crate) start: StartAt,
+    pub(crate) properties: ClientProperties,
+    pub(crate) tick: Duration,
+    pub(crate) discovery: Duration,
+    /// Whether the log holds back what binds records until the gate is opened.
+    pub(crate) gated: bool,
+    /// The folder of the log, which is in memory if there is none.
+    pub(crate) log: Option<PathBuf>,
+    /// Whether all workers but the first join only when the metadata was answered.
+    pub(crate) late_readers: bool,
+}
+
+impl Plan {
+    /// Reads the stream `orders` as the file at `metadata` describes it, by short ticks.
+    pub(crate) fn new(metadata: PathBuf) -> Self {
+        Self {
+            metadata,
+            service: Service::File,
+            streams: Streams::Named(vec!["orders".to_owned()]),
+            start: StartAt::Earliest,
+            properties: ClientProperties::new(),
+            tick: Duration::from_millis(20),
+            discovery: Duration::from_millis(500),
+            gated: false,
+            log: None,
+            late_readers: false,
+        }
+    }
+
+    /// The source, which tells `sink` what its log and its metadata service do.
+    pub(crate) fn build(&self, sink: &Sink, gate: &Gate) -> Result<KafkaSource, BuildError> {
+        let file = || FileMetadataService::new(&self.metadata);
+        let service: Box<dyn MetadataService> = match &self.service {
+            Service::File => Box::new(file()),
+            Service::Once => {
+                let deadline = Instant::now() + Duration::from_secs(10);
+                let answer = file().ask(deadline).expect("the metadata file is right");
+                Box::new(FixedMetadataService::new(answer))
+            }
+            Service::Alternating(files) => Box::new(Alternating::new(files)),
+        };
+        let subscription = match &self.streams {
+            Streams::Named(names) => Subscription::streams(names),
+            Streams::Matching(pattern) => Subscription::pattern(pattern),
+        };
+        if !self.gated {
+            gate.open();
+        }
+        KafkaSource::builder()
+            .metadata(WatchedService::new(service, sink, gate))
+            .subscribe(subscription)
+            .start(self.start)
+            .properties(self.properties.clone())
+            .tick_interval(self.tick)
+            .discovery_interval(self.discovery)
+            .log(WatchedLog::new(self.log.as_deref(), sink, gate))
+            .build()
+    }
+}

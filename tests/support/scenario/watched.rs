@@ -1,0 +1,181 @@
+//! A log and metadata services that tell what they are asked, and can be held up.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService};
+use timely_kafka::model::{KafkaSplit, StreamsMetadata};
+use timely_splits::epoch::{Incarnation, LogSequence};
+use timely_splits::log::{
+    Appended, BindingLog, LocalLog, LogContents, LogError, LogRecord, MemoryLog,
+};
+
+use super::observed::Seen;
+
+/// Where everything goes that is seen.
+pub(crate) type Sink = Arc<dyn Fn(Seen) + Send + Sync>;
+
+/// What threads of one process wait for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gate(Arc<(Mutex<Passes>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Passes {
+    open: bool,
+    answered: bool,
+}
+
+impl Gate {
+    /// Lets the log append what binds records.
+    pub(crate) fn open(&self) {
+        self.change(|passes| passes.open = true);
+    }
+
+    fn answered(&self) {
+        self.change(|passes| passes.answered = true);
+    }
+
+    /// Waits until the metadata service has answered.
+    pub(crate) fn await_answer(&self) {
+        self.wait(|passes| passes.answered);
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.0.lock().unwrap().open
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Passes)) {
+        change(&mut self.0.0.lock().unwrap());
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self, until: impl Fn(&Passes) -> bool) {
+        let passes = self.0.0.lock().unwrap();
+        drop(
+            self.0
+                .1
+                .wait_while(passes, |passes| !until(passes))
+                .unwrap(),
+        );
+    }
+}
+
+/// Keeps the records in memory or in a folder, and holds bindings with ranges back while its gate is shut.
+pub(crate) struct WatchedLog {
+    inner: Box<dyn BindingLog<KafkaSplit>>,
+    sink: Sink,
+    gate: Gate,
+}
+
+impl WatchedLog {
+    pub(crate) fn new(folder: Option<&Path>, sink: &Sink, gate: &Gate) -> Self {
+        Self {
+            inner: match folder {
+                Some(folder) => Box::new(LocalLog::at(folder)),
+                None => Box::new(MemoryLog::new()),
+            },
+            sink: Arc::clone(sink),
+            gate: gate.clone(),
+        }
+    }
+}
+
+impl BindingLog<KafkaSplit> for WatchedLog {
+    fn read(&mut self) -> Result<LogContents<KafkaSplit>, LogError> {
+        self.inner.read()
+    }
+
+    fn append(
+        &mut self,
+        incarnation: Incarnation,
+        expected: LogSequence,
+        records: &[LogRecord<KafkaSplit>],
+    ) -> Result<Appended, LogError> {
+        let bindings = || {
+            records.iter().filter_map(|record| match record {
+                LogRecord::Binding(binding) => Some(binding),
+                _ => None,
+            })
+        };
+        if bindings().any(|binding| !binding.ranges.is_empty()) && !self.gate.is_open() {
+            let oldest = bindings().next().expect("there is one with ranges");
+            (self.sink)(Seen::Held {
+                tick: oldest.tick.0,
+            });
+            self.gate.wait(|passes| passes.open);
+        }
+        let appended = self.inner.append(incarnation, expected, records)?;
+        for record in records {
+            if let LogRecord::Start { split, start } = record {
+                (self.sink)(Seen::Start {
+                    split: split.clone(),
+                    start: *start,
+                });
+            }
+        }
+        Ok(appended)
+    }
+}
+
+/// Counts what another service is asked.
+pub(crate) struct WatchedService {
+    inner: Box<dyn MetadataService>,
+    sink: Sink,
+    gate: Gate,
+    times: usize,
+}
+
+impl WatchedService {
+    pub(crate) fn new(inner: Box<dyn MetadataService>, sink: &Sink, gate: &Gate) -> Self {
+        Self {
+            inner,
+            sink: Arc::clone(sink),
+            gate: gate.clone(),
+            times: 0,
+        }
+    }
+}
+
+impl MetadataService for WatchedService {
+    fn ask(&mut self, deadline: Instant) -> Result<StreamsMetadata, MetadataError> {
+        let said = self.inner.ask(deadline);
+        self.times += 1;
+        (self.sink)(Seen::Asked { times: self.times });
+        if said.is_ok() {
+            self.gate.answered();
+        }
+        said
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        self.inner.interval()
+    }
+}
+
+/// Answers by the next of its files at every question.
+pub(crate) struct Alternating {
+    files: Vec<FileMetadataService>,
+    next: usize,
+}
+
+impl Alternating {
+    pub(crate) fn new(files: &[PathBuf]) -> Self {
+        Self {
+            files: files.iter().map(FileMetadataService::new).collect(),
+            next: 0,
+        }
+    }
+}
+
+impl MetadataService for Alternating {
+    fn ask(&mut self, deadline: Instant) -> Result<StreamsMetadata, MetadataError> {
+        let next = self.next % self.files.len();
+        self.next += 1;
+        self.files[next].ask(deadline)
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(Duration::from_millis(1))
+    }
+}
