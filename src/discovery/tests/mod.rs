@@ -1,3 +1,4 @@
+mod conformance;
 mod starts;
 mod streams;
 

@@ -112,12 +112,15 @@ impl<R: DiscoveryRig> Driver<R> {
         what: &str,
         done: impl Fn(&Self) -> bool,
     ) -> Checked {
+        let deadline = self.context.now() + self.patience();
         loop {
             self.drain()?;
             if done(self) {
                 return Ok(());
             }
-            if !self.bell.wait(self.patience()) {
+            // It may be woken for something else, again and again.
+            let left = deadline.saturating_sub(self.context.now());
+            if !self.bell.wait(left) {
                 let came = self.drain()? > 0;
                 let (number, how) = if came {
                     ("D2", "it was there, and nobody was woken")
