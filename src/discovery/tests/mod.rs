@@ -1,3 +1,4 @@
+mod flapping;
 mod starts;
 mod streams;
 
