@@ -30,6 +30,7 @@ pub mod records;
 pub mod source;
 
 pub use timely;
+pub use timely_splits::assignor;
 pub use timely_splits::binding::{Binding, SplitError, SplitRange};
 pub use timely_splits::epoch::{Incarnation, LogSequence};
 pub use timely_splits::health::{FailureKind, Health, HealthStatus};

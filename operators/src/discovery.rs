@@ -10,17 +10,40 @@ use crate::split::Split;
 ///
 /// # Contract
 ///
-/// * **Never blocks.** Both methods return at once.
-/// * **Wakes.** When there is something to poll, it activates the operator, from any thread.
-/// * **Keeps on.** What cannot be asked is asked again with back-off until it is answered or the
-///   metadata does not list it any more. A failure to ask is a [`Health`], never an empty answer.
-/// * **Bounded.** Answers that nobody polled are bounded.
+/// The numbers are those that the conformance kit (feature `conformance`) reports.
+///
+/// * **D1 Never blocks.** Both methods return at once.
+/// * **D2 Wakes.** When there is something to poll, it wakes the operator, from any thread.
+/// * **D3 Tells the metadata.** The metadata is told without being asked for, and again when it has
+///   changed.
+/// * **D4 Finds.** Every split that the metadata lists and that exists is found, under the epoch of
+///   the request, and no other split is.
+/// * **D5 Keeps looking.** A split that comes to exist later is found without another request.
+/// * **D6 Looks for the latest.** After a newer request to discover, what is found under its epoch is
+///   what its metadata lists.
+/// * **D7 Resolves.** A request to resolve a split is answered once, with its number, its split and
+///   the position that the rule of the split says.
+/// * **D8 Knows that it does not know.** What cannot be asked is asked again with back-off until it
+///   is answered or the metadata does not list it any more. A failure to ask is a [`Health`], never
+///   an answer that something is not there.
+/// * **D9 Notices what is gone.** A split that the metadata lists and that ceases to exist is gone.
+/// * **D10 Bounded.** Answers that nobody polled are bounded.
 pub trait SplitDiscovery<S: Split>: 'static {
     /// Begins to find out what `request` asks.
     fn request(&mut self, request: DiscoveryRequest<S>);
 
     /// The next answer, if there is one.
     fn poll(&mut self) -> Option<DiscoveryEvent<S>>;
+}
+
+impl<S: Split> SplitDiscovery<S> for Box<dyn SplitDiscovery<S>> {
+    fn request(&mut self, request: DiscoveryRequest<S>) {
+        (**self).request(request);
+    }
+
+    fn poll(&mut self) -> Option<DiscoveryEvent<S>> {
+        (**self).poll()
+    }
 }
 
 /// What the coordinator asks.

@@ -14,15 +14,30 @@ use crate::split::Split;
 ///
 /// # Contract
 ///
-/// * **Never blocks.** Every method returns at once; a call takes time proportional to what it
+/// The numbers are those that the conformance kit (feature `conformance`) reports.
+///
+/// * **F1 Never blocks.** Every method returns at once; a call takes time proportional to what it
 ///   hands over.
-/// * **Chained.** The pieces of one assignment, in the order of [`poll`](Self::poll), join: the first
-///   starts at the assigned position, each later one where the one before it ended.
-/// * **Stamped.** Every piece carries the split epoch of the assignment it was read under. After
-///   [`unassign`](Self::unassign) late pieces may still come; the reader drops them.
-/// * **Wakes.** When there is something to poll after `poll` had [`Polled::Drained`], the fetcher
-///   activates the operator, at least once and from any thread.
-/// * **Bounded.** What was fetched and not polled is bounded.
+/// * **F2 Chained.** The pieces of one assignment, in the order of [`poll`](Self::poll), join: the
+///   first starts at the assigned position, each later one where the one before it ended.
+/// * **F3 Whole.** A piece holds every record of its range once, in order. Where a piece ends,
+///   another fetcher can go on, and loses and repeats nothing.
+/// * **F4 Stamped.** Every piece carries the split epoch of the assignment it was read under. An
+///   assignment of a split replaces the one before; to unassign one that is over does nothing.
+/// * **F5 Stops.** After [`unassign`](Self::unassign) late pieces may still come, which the reader
+///   drops, but soon nothing of the split is read any more.
+/// * **F6 Wakes.** When there is something to poll after `poll` had [`Polled::Drained`], the fetcher
+///   wakes the operator, at least once and from any thread.
+/// * **F7 Measured.** A poll stops soon after the bytes that it was allowed, and moves at least one
+///   piece if there is one. Without anything to hand over it is [`Polled::Drained`] before long.
+/// * **F8 Bounded.** What was fetched and not polled is bounded.
+/// * **F9 Says what failed.** An assignment that cannot be read any more ends with one
+///   [`Fetched::Down`] under its split epoch. Other splits go on, and so does this one once it is
+///   assigned again, be it under the same split epoch.
+/// * **F10 Undisturbed.** Metadata that still lists a split changes nothing about its assignment,
+///   or ends it with a [`Fetched::Down`].
+/// * **F11 Honest about lag.** A split that was read to its end has no lag, or an unknown one.
+/// * **F12 Honest about memory.** When all batches are dropped, no byte is unreleased.
 pub trait SplitFetcher<S: Split>: 'static {
     /// What a piece of a split is emitted as: one container holds records of one split.
     type Batch: Container + Accountable + Clone;

@@ -25,8 +25,12 @@ extern crate self as timely_splits; // what unit and integration tests share nam
 pub mod assignor;
 pub mod binding;
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod control;
 pub mod coordinator;
+#[doc(hidden)]
+pub mod defect;
 pub mod discovery;
 pub mod enumerator;
 pub mod epoch;

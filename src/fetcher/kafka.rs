@@ -374,12 +374,10 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     }
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<KafkaFetched>) -> Polled {
-        // 1. From here on whatever comes wakes the operator again.
-        self.link.wake().begin();
-        // 2. Acknowledgements are taken while no message is under way; see `Table`.
+        // 1. Acknowledgements are taken while no message is under way; see `Table`.
         self.take_notices();
         fetched.append(&mut self.waiting);
-        // 3. The clusters in turn, so that none waits behind a busier one for ever.
+        // 2. The clusters in turn, so that none waits behind a busier one for ever.
         let count = self.clusters.len();
         let mut bytes = 0;
         for step in 0..count {

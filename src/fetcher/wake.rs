@@ -17,21 +17,19 @@ const FALLBACK: Duration = Duration::from_millis(250);
 pub(super) struct WorkerWake {
     /// Raised by the worker's queues.
     event: Arc<EventFd>,
-    /// Whether the operator was woken and has not begun to look yet.
-    woken: AtomicBool,
     activate: Box<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for WorkerWake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkerWake")
-            .field("woken", &self.woken)
+            .field("event", &self.event)
             .finish_non_exhaustive()
     }
 }
 
 impl WorkerWake {
-    /// A wake that calls `activate`.
+    /// A wake that calls `activate`, which makes one of many calls between two runs of the operator.
     ///
     /// # Errors
     ///
@@ -39,7 +37,6 @@ impl WorkerWake {
     pub(super) fn new(activate: Box<dyn Fn() + Send + Sync>) -> io::Result<Self> {
         Ok(Self {
             event: Arc::new(EventFd::new()?),
-            woken: AtomicBool::new(false),
             activate,
         })
     }
@@ -49,16 +46,9 @@ impl WorkerWake {
         &self.event
     }
 
-    /// Wakes the operator, unless it was woken and has not begun to look yet.
+    /// Wakes the operator.
     pub(super) fn wake(&self) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
-            (self.activate)();
-        }
-    }
-
-    /// Notes that the operator begins to look: what comes from here on wakes it again.
-    pub(super) fn begin(&self) {
-        self.woken.swap(false, Ordering::AcqRel);
+        (self.activate)();
     }
 }
 

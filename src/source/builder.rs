@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use timely_splits::assignor::{Assignor, StickyBalanced};
 use timely_splits::log::{BindingLog, MemoryLog};
 
 use super::{EnumerationParts, KafkaSource};
@@ -75,6 +76,7 @@ pub struct KafkaSourceBuilder {
     metadata: Option<Box<dyn MetadataService>>,
     subscribed: bool,
     log: Option<Box<dyn BindingLog<KafkaSplit>>>,
+    assignor: Option<Box<dyn Assignor<KafkaSplit>>>,
 }
 
 /// Everything about a source that is the same in all its processes.
@@ -195,6 +197,17 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// Picks a worker for each partition; by default [`StickyBalanced`], which keeps counts equal and
+    /// moves as little as that takes. Only the process of worker 0 uses it.
+    ///
+    /// The others are in [`assignor`](crate::assignor), and [`by_name`](crate::assignor::by_name)
+    /// finds them.
+    #[must_use]
+    pub fn assignor(mut self, assignor: impl Assignor<KafkaSplit>) -> Self {
+        self.assignor = Some(Box::new(assignor));
+        self
+    }
+
     /// Properties of the clients of all clusters; those that the metadata gives a cluster win.
     #[must_use]
     pub fn properties(mut self, properties: ClientProperties) -> Self {
@@ -273,8 +286,13 @@ impl KafkaSourceBuilder {
             );
             Box::new(MemoryLog::new())
         });
+        let parts = EnumerationParts {
+            service,
+            log,
+            assignor: self.assignor.unwrap_or_else(|| Box::new(StickyBalanced)),
+        };
         let name = name();
-        KafkaSource::new(self.settings, EnumerationParts { service, log })
+        KafkaSource::new(self.settings, parts)
             .map_err(|source| BuildError::Resources { name, source })
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
-use timely_splits::assignor::StickyBalanced;
+use timely_splits::assignor::Assignor;
 use timely_splits::binding::{Binding, SplitError};
 use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::enumerator::Enumeration;
@@ -89,6 +89,7 @@ struct Shared {
 pub(crate) struct EnumerationParts {
     service: Box<dyn MetadataService>,
     log: Box<dyn BindingLog<KafkaSplit>>,
+    assignor: Box<dyn Assignor<KafkaSplit>>,
 }
 
 /// How one worker reads a source.
@@ -276,7 +277,7 @@ impl KafkaSource {
                 ))
             }),
             log: parts.log,
-            assignor: Box::new(StickyBalanced),
+            assignor: parts.assignor,
             coordination: CoordinatorOptions::new(0),
         }
     }

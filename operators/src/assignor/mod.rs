@@ -2,7 +2,18 @@
 //!
 //! An [`Assignor`] sees all readers and splits at once and says who should read what. It moves
 //! nothing: the coordinator does, one revoke and one assignment at a time.
+//!
+//! | by [name](by_name) | | looks at | and moves |
+//! | --- | --- | --- | --- |
+//! | `sticky-balanced`, the default | [`StickyBalanced`] | counts | the fewest that equal counts take |
+//! | `load-aware` | [`LoadAware`] | bytes and lag | the most useful few a minute |
+//! | `rack-aware` | [`RackAware`] | racks, within bounds of counts | what gets nearer by it |
+//! | `static` | [`Static`] | the split's text | whatever the hash says |
 
+mod fixed;
+mod load;
+mod named;
+mod rack;
 mod sticky;
 
 use std::num::NonZeroU32;
@@ -13,6 +24,10 @@ use serde::{Deserialize, Serialize};
 use crate::epoch::ReaderId;
 use crate::split::Split;
 
+pub use self::fixed::Static;
+pub use self::load::LoadAware;
+pub use self::named::{NAMES, UnknownAssignor, by_name};
+pub use self::rack::RackAware;
 pub use self::sticky::StickyBalanced;
 
 /// Picks a reader for each split.
@@ -41,6 +56,13 @@ pub trait Assignor<S: Split>: Send + 'static {
     ) -> Option<Vec<usize>> {
         None
     }
+
+    /// How often to plan although nothing changed; `None`, the default, is never. Policies that look
+    /// at loads need it: loads are taken only then. It is asked once, and the coordinator's
+    /// options have precedence.
+    fn plan_interval(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl<S: Split> Assignor<S> for Box<dyn Assignor<S>> {
@@ -55,6 +77,10 @@ impl<S: Split> Assignor<S> for Box<dyn Assignor<S>> {
         splits: usize,
     ) -> Option<Vec<usize>> {
         (**self).place(readers, held, splits)
+    }
+
+    fn plan_interval(&self) -> Option<Duration> {
+        (**self).plan_interval()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Equal counts, and as few moves as that takes.
 
+use std::cmp::Reverse;
+
 use super::{Assignor, Plan, ReaderProfile, Situation};
 use crate::split::Split;
 
@@ -80,26 +82,32 @@ impl<S: Split> Assignor<S> for StickyBalanced {
 ///
 /// What is left after rounding down goes, one each, to readers whose share was rounded: first to those
 /// that hold more than they would keep, which moves least, then to the largest remainders.
-pub(super) fn shares(readers: &[ReaderProfile], held: &[usize], splits: usize) -> Vec<usize> {
-    let total: u64 = readers
-        .iter()
-        .map(|reader| u64::from(reader.capacity.get()))
-        .sum();
-    let exact = |reader: &ReaderProfile| splits as u128 * u128::from(reader.capacity.get());
-    let mut shares: Vec<usize> = readers
-        .iter()
-        .map(|reader| usize::try_from(exact(reader) / u128::from(total)).unwrap_or(usize::MAX))
-        .collect();
+fn shares(readers: &[ReaderProfile], held: &[usize], splits: usize) -> Vec<usize> {
+    let quotas = quotas(readers, splits);
+    let mut shares: Vec<usize> = quotas.iter().map(|(share, _)| *share).collect();
     let left = splits - shares.iter().sum::<usize>();
     let mut order: Vec<_> = (0..readers.len()).collect();
     order.sort_by_key(|index| {
-        let remainder = exact(&readers[*index]) % u128::from(total);
+        let rest = quotas[*index].1;
         let over = held[*index] > shares[*index];
-        let key = (remainder > 0, over, remainder, held[*index]);
-        (std::cmp::Reverse(key), *index)
+        let key = (rest > 0, over, rest, held[*index]);
+        (Reverse(key), *index)
     });
     for index in order.into_iter().take(left) {
         shares[index] += 1;
     }
     shares
+}
+
+/// Each reader's share of `splits` in proportion to its capacity, rounded down, and what that leaves
+/// of a split, in parts of all capacities.
+pub(super) fn quotas(readers: &[ReaderProfile], splits: usize) -> Vec<(usize, u128)> {
+    let capacity = |reader: &ReaderProfile| u128::from(reader.capacity.get());
+    let total: u128 = readers.iter().map(capacity).sum();
+    let quota = |reader: &ReaderProfile| {
+        let exact = splits as u128 * capacity(reader);
+        let share = usize::try_from(exact / total).expect("a share is no more than the whole");
+        (share, exact % total)
+    };
+    readers.iter().map(quota).collect()
 }

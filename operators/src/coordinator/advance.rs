@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::ownership::Ownership;
+use super::ownership::{Entry, Ownership};
 use super::ticks::{Closing, Ending};
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
+use crate::defect::{self, Defect};
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
@@ -114,6 +115,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     let late = late.and_then(|entry| entry.ownership.reader());
                     if let Some(reader) = late {
                         self.tell_late(&split, reader.0);
+                        if defect::is(Defect::TakeoverOnSuspicion) {
+                            let bound = self.bound[&split].clone();
+                            self.settle_at(&split, bound, now);
+                        }
                     }
                 }
             }
@@ -160,9 +165,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Ok(binding) => {
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
+                // Who was readmitted before the tick in which it failed was closed stays readmitted.
                 let failed = binding.errors.iter().map(|error| error.split.clone());
+                let (failed, readmitted): (Vec<_>, Vec<_>) = failed
+                    .partition(|split| (self.splits.get(split)).is_some_and(Entry::is_quarantined));
                 self.quarantined.extend(failed);
                 self.to_append.push(LogRecord::Binding(binding));
+                let readmitted = readmitted.into_iter().map(LogRecord::Readmitted);
+                self.to_append.extend(readmitted);
                 self.since_snapshot += 1;
                 if self.since_snapshot >= self.options.snapshot_every {
                     self.since_snapshot = 0;
@@ -184,7 +194,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Ending::Asked => true,
             Ending::Told | Ending::Reached => return,
         };
-        let held = self.ticks_full() || (self.ticks.unreserved && !last);
+        let held = self.tick_is_held();
         self.tell_stall(held && now >= self.ticks.due + STALL_TOLD_AFTER, held);
         if held || now < self.ticks.due {
             return;
@@ -194,6 +204,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.ticks.closing = Some(Closing::new(open, readers));
         let elapsed = now.saturating_sub(self.ticks.due) + self.options.tick_interval;
         self.ticks.due = now + self.options.tick_interval;
+        if defect::is(Defect::TimerNotRearmed) {
+            self.ticks.due = Duration::MAX / 2;
+        }
         self.take_loads(elapsed);
         if last {
             self.ticks.ending = Ending::Told;

@@ -8,6 +8,7 @@ use super::ticks::Ending;
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::binding::Binding;
+use crate::defect::{self, Defect};
 use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
@@ -32,10 +33,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let next = position.clone();
                 Ownership::Idle { next, since: now }
             };
-            let listed = self
-                .metadata
-                .as_ref()
-                .is_some_and(|metadata| metadata.lists(&split));
+            let listed = match &self.metadata {
+                Some(metadata) => metadata.lists(&split),
+                None => defect::is(Defect::RestoredBeforeMetadata),
+            };
             self.bound.insert(split.clone(), position);
             self.insert(split, Entry::restored(ownership, listed), now);
         }
@@ -114,6 +115,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 // It is kept from here on, however long it was nobody's before.
                 self.kept.remove(&(*since, split.clone()));
                 *since = now;
+            }
+            Ownership::Idle { .. } if listed && defect::is(Defect::ReAddedAtStart) => {
+                self.remove(split);
+                return;
             }
             // Readers release what is not listed by themselves, when they hear of the epoch.
             Ownership::Assigned(reader) if !listed => {

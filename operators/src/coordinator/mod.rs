@@ -139,7 +139,8 @@ enum Awaited {
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A coordinator that knows no readers and no splits.
-    pub fn new(options: CoordinatorOptions, assignor: A) -> Self {
+    pub fn new(mut options: CoordinatorOptions, assignor: A) -> Self {
+        options.plan_interval = (options.plan_interval).or_else(|| assignor.plan_interval());
         Self {
             options,
             phase: Phase::Gathering { log_open: false },
@@ -173,7 +174,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// When [`handle_time`](Self::handle_time) should be called next, if time matters.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        if self.phase == Phase::Wedged {
+        if self.phase != Phase::Running {
+            // Only what is learnt gets it any further.
             return None;
         }
         let deadline = self.deadlines.first().map(|(due, _, _)| *due);
@@ -181,7 +183,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .kept
             .first()
             .map(|(since, _)| *since + self.options.kept_for);
-        let mut due = [deadline, kept, self.planning.due()];
+        let plan = self.planning.due().filter(|_| self.planning_now());
+        let mut due = [deadline, kept, plan];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -191,12 +194,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// When the open tick is to be closed, or a person to be told that it cannot be.
     fn tick_timeout(&self) -> Option<Duration> {
-        if self.phase != Phase::Running || self.ticks.closing.is_some() {
+        if self.ticks.closing.is_some() {
             return None;
         }
-        let held = self.ticks_full() || self.ticks.unreserved;
         match self.ticks.ending {
-            Ending::No | Ending::Asked if !held => Some(self.ticks.due),
+            Ending::No | Ending::Asked if !self.tick_is_held() => Some(self.ticks.due),
             Ending::No | Ending::Asked if !self.stalled => {
                 Some(self.ticks.due + advance::STALL_TOLD_AFTER)
             }
@@ -319,8 +321,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.advance(now);
     }
 
-    fn ticks_full(&self) -> bool {
-        self.ticks.undurable() >= self.options.ticks_waiting_max
+    /// Whether the open tick has to stay open although it is due: the log is behind. The last tick
+    /// opens no other one, so it takes no reservation.
+    fn tick_is_held(&self) -> bool {
+        let full = self.ticks.undurable() >= self.options.ticks_waiting_max;
+        full || (self.ticks.unreserved && self.ticks.ending != Ending::Asked)
     }
 
     fn broadcast(&mut self, directive: &Directive<S>) {

@@ -21,7 +21,7 @@ pub struct CoordinatorOptions {
     /// change removes is gone at once, and what it adds is found by and by.
     pub calm_for: Duration,
     /// How often the assignor runs although nothing changed, for policies that look at loads;
-    /// `None` is never.
+    /// `None` is as often as the assignor says.
     pub plan_interval: Option<Duration>,
     /// How long the discovery may take to say where a split starts before it is asked again.
     pub start_deadline: Duration,

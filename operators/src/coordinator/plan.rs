@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::ownership::Ownership;
 use super::{Awaited, Coordinator, Intention};
-use crate::assignor::{Assignor, Plan, ReaderProfile, Situation, SplitProfile};
+use crate::assignor::{Assignor, ReaderProfile, Situation, SplitProfile};
+use crate::defect::{self, Defect};
 use crate::epoch::{PlanEpoch, ReaderId};
 use crate::event::SourceEvent;
 use crate::protocol::{Assignment, Directive};
@@ -129,6 +130,13 @@ impl<S: Split, A> Planning<S, A> {
     }
 }
 
+/// What the assignor says, as far as it is not so already.
+struct Planned<S> {
+    /// Each split that is to have another target, the one that it has, and the other.
+    moves: Vec<(S, Option<ReaderId>, ReaderId)>,
+    hot: BTreeSet<S>,
+}
+
 /// What was done to bring a split nearer to its target.
 enum Settled {
     Assigned,
@@ -160,6 +168,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.planning.restless.insert(split.clone());
     }
 
+    /// Whether the assignor runs when it is due.
+    pub(super) fn planning_now(&self) -> bool {
+        let informed = self.metadata.is_some() || defect::is(Defect::RestoredBeforeMetadata);
+        informed && self.ticks.assigning()
+    }
+
     /// Runs the assignor if that is due, and brings splits nearer to their target.
     pub(super) fn plan(&mut self, now: Duration) {
         if !self.ticks.assigning() {
@@ -172,7 +186,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.planning.trigger_whole(now);
             }
         }
-        if self.planning.due.is_some_and(|due| due <= now) && self.metadata.is_some() {
+        if self.planning.due.is_some_and(|due| due <= now) && self.planning_now() {
             self.planning.due = None;
             self.planning.epoch = self.planning.epoch.next();
             if self.planning.whole || !self.place() {
@@ -232,28 +246,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if let Some(until) = calm_until {
             self.planning.trigger_whole(until);
         }
-        let readers = self.available();
-        let (splits, plan) = self.planned(&readers, now);
-        for (split, reader) in splits.iter().zip(plan.readers) {
-            let id = readers[reader].id;
-            match self.planning.target(split) {
-                None => self.planning.set_target(split, id),
-                Some(with) if with != id && calm_until.is_none() => {
-                    self.planning.set_target(split, id);
-                }
-                Some(_) => {}
+        let planned = self.planned(now);
+        for (split, with, to) in planned.moves {
+            if with.is_none() || calm_until.is_none() {
+                self.planning.set_target(&split, to);
             }
         }
-        let hot: BTreeSet<S> = plan
-            .hot
-            .iter()
-            .map(|index| splits[*index].clone())
-            .collect();
-        for split in hot
-            .difference(&self.planning.hot)
-            .cloned()
-            .collect::<Vec<_>>()
-        {
+        let hot = planned.hot;
+        let news: Vec<_> = hot.difference(&self.planning.hot).cloned().collect();
+        for split in news {
             let load = self.splits.get(&split).map(|entry| entry.load);
             self.tell(SourceEvent::SplitHot {
                 split,
@@ -264,46 +265,52 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// What the assignor says of everything that can be assigned.
-    fn planned(&mut self, readers: &[ReaderProfile], now: Duration) -> (Vec<S>, Plan) {
+    fn planned(&mut self, now: Duration) -> Planned<S> {
+        let readers = self.available();
         let moved_lately = self.planning.moved_lately(now);
         let indices: BTreeMap<ReaderId, usize> = (readers.iter().enumerate())
             .map(|(index, reader)| (reader.id, index))
             .collect();
-        let assignable = self.splits.iter().filter(|(_, entry)| entry.assignable());
-        let profiles: Vec<_> = assignable
-            .map(|(split, entry)| {
-                let with = (self.planning.target(split)).or_else(|| entry.ownership.reader());
-                SplitProfile {
-                    split,
-                    owner: with.and_then(|reader| indices.get(&reader).copied()),
-                    load: entry.load,
-                    racks: &entry.racks,
-                }
-            })
-            .collect();
+        let mut profiles = Vec::with_capacity(self.splits.len());
+        let mut targets = Vec::with_capacity(self.splits.len());
+        // Both tables have the same order: one walk over each is cheaper than a look-up a split.
+        let mut table = self.planning.target.iter().peekable();
+        for (split, entry) in &self.splits {
+            while table.next_if(|(other, _)| *other < split).is_some() {}
+            let target = table.next_if(|(other, _)| *other == split);
+            if !entry.assignable() {
+                continue;
+            }
+            let target = target.map(|(_, reader)| *reader);
+            let with = target.or_else(|| entry.ownership.reader());
+            targets.push(target);
+            profiles.push(SplitProfile {
+                split,
+                owner: with.and_then(|reader| indices.get(&reader).copied()),
+                load: entry.load,
+                racks: &entry.racks,
+            });
+        }
         let plan = self.planning.assignor.plan(&Situation {
-            readers,
+            readers: &readers,
             splits: &profiles,
             moved_lately,
         });
-        let splits = profiles
-            .iter()
-            .map(|profile| profile.split.clone())
-            .collect();
-        (splits, plan)
+        let all = profiles.iter().zip(targets).zip(plan.readers);
+        let moves = all.filter_map(|((profile, target), reader)| {
+            let to = readers[reader].id;
+            (target != Some(to)).then(|| (profile.split.clone(), target, to))
+        });
+        let hot = plan.hot.iter().map(|index| profiles[*index].split.clone());
+        Planned {
+            moves: moves.collect(),
+            hot: hot.collect(),
+        }
     }
 
     /// Says what the assignor would do.
     pub(super) fn show_plan(&mut self, now: Duration) {
-        let readers = self.available();
-        let (splits, plan) = self.planned(&readers, now);
-        let moves = splits.into_iter().zip(plan.readers);
-        let moves = moves.filter_map(|(split, reader)| {
-            let with = self.planning.target(&split);
-            let to = readers[reader].id;
-            (with != Some(to)).then_some((split, with, to))
-        });
-        let moves = moves.collect();
+        let moves = self.planned(now).moves;
         self.tell(SourceEvent::PlanShown { moves });
     }
 
@@ -315,7 +322,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         match (&entry.ownership, target) {
             (Ownership::Idle { next, .. }, Some(reader)) => {
                 let start = next.clone();
-                entry.split_epoch = entry.split_epoch.next();
+                if !defect::is(Defect::EpochOneTooLow) || entry.split_epoch.0 == 0 {
+                    entry.split_epoch = entry.split_epoch.next();
+                }
                 entry.ownership = Ownership::Assigned(reader);
                 let split_epoch = entry.split_epoch;
                 let assignment = Assignment {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::ownership::Ownership;
 use super::{Coordinator, Intention};
 use crate::assignor::{Assignor, ReaderProfile};
+use crate::defect::{self, Defect};
 use crate::epoch::{ReaderId, SplitEpoch};
 use crate::event::SourceEvent;
 use crate::health::FailureKind;
@@ -25,7 +26,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 next,
                 why,
             } => {
-                if self.is_current(reader, &split, split_epoch) {
+                if self.is_current(reader, &split, split_epoch) || defect::is(Defect::ReleasedTwice)
+                {
                     self.settle_at(&split, next.clone(), now);
                     self.tell(SourceEvent::Released {
                         split,
@@ -116,7 +118,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// A split is nobody's from here on, and goes on at `next`.
-    fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
+    pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         if let Some(entry) = self.splits.get_mut(split) {
             entry.ownership = Ownership::Idle { next, since: now };
         }

@@ -7,7 +7,7 @@
 
 use super::*;
 use crate::assignor::StickyBalanced;
-use crate::binding::SplitRange;
+use crate::binding::{SplitError, SplitRange};
 use crate::discovery::FoundSplit;
 use crate::epoch::SplitEpoch;
 use crate::letters::{Letter, Letters};
@@ -372,4 +372,61 @@ fn a_reader_that_is_configured_otherwise_is_refused() {
     let rejected = driven.take_sent();
     assert_eq!(rejected.len(), 2);
     assert!(matches!(&rejected[0].1, Directive::Reject { reason } if reason.contains("reader 1")));
+}
+
+/// Bug: a plan that was due kept the timer in the past while no plan could be made, for as long as
+/// readers, the log or the metadata service were waited for, so the operator never slept.
+#[test]
+fn a_plan_that_cannot_be_made_yet_wakes_nobody() {
+    let mut before = Driven::start(1);
+    before.metadata("a");
+    let mut driven = Driven::gathering(1);
+    driven.coordinator = Coordinator::new(CoordinatorOptions::new(1), StickyBalanced);
+    driven.coordinator.handle_opened(&before.log, driven.now);
+    assert_eq!(
+        driven.coordinator.poll_timeout(),
+        None,
+        "a reader is missing"
+    );
+
+    driven.report(hello(0, 7));
+
+    let tick_due = driven.now + INTERVAL;
+    let due = driven.coordinator.poll_timeout();
+    assert_eq!(due, Some(tick_due), "no metadata is known");
+}
+
+/// Bug: the log said that the split was readmitted first, and then, with the tick, that it had
+/// failed, so a restart quarantined it again. Found by the exhaustive check.
+#[test]
+fn a_split_that_is_readmitted_before_its_failure_is_bound_stays_readmitted() {
+    let mut driven = Driven::start(1);
+    driven.metadata("a");
+    driven.report(Report::FetcherDown {
+        reader: ReaderId(0),
+        split: Letter('a'),
+        split_epoch: SplitEpoch(1),
+        kind: FailureKind::Definite,
+        next: 10,
+        message: "gone".to_owned(),
+    });
+    driven.report(Report::Command(Command::Readmit(Letter('a'))));
+    driven.now += INTERVAL;
+    driven.coordinator.handle_time(driven.now);
+    driven.carry_out();
+    let error = SplitError {
+        split: Letter('a'),
+        position: 10,
+        message: "gone".to_owned(),
+    };
+
+    driven.report(Report::Closed {
+        reader: ReaderId(0),
+        tick: driven.coordinator.ticks.closing.as_ref().unwrap().tick,
+        moved: Vec::new(),
+        errors: vec![error],
+    });
+
+    let restored = Restored::of(&driven.log).unwrap();
+    assert_eq!(restored.splits[&Letter('a')], (10, false));
 }

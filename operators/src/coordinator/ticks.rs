@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::binding::{Binding, SplitError, SplitRange};
+use crate::defect::{self, Defect};
 use crate::epoch::ReaderId;
 use crate::protocol::Moved;
 use crate::split::Split;
@@ -102,7 +103,8 @@ impl<S: Split> Ticks<S> {
     /// Whether splits may be given to readers: not once the last tick is near, or a tail would be
     /// emitted that no binding covers.
     pub(super) fn assigning(&self) -> bool {
-        self.open.is_some() && self.ending == Ending::No
+        (self.open.is_some() && self.ending == Ending::No)
+            || (self.ending != Ending::No && defect::is(Defect::AssignedWhileEnding))
     }
 }
 

@@ -30,10 +30,16 @@ pub(crate) use self::writer::{LogEvent, LogWriter};
 ///
 /// # Contract
 ///
-/// * **Compare and append.** `append` writes `records` only if the next record of the log has the
-///   sequence `expected`, and then all of them or none.
-/// * **Durable.** After [`Appended::Durable`] the records survive what the log promises to survive.
-/// * **One writer.** Once an incarnation has appended, an older one gets [`Appended::Fenced`].
+/// The numbers are those that the conformance kit (feature `conformance`) reports.
+///
+/// * **L1 Compares.** `append` writes only if the next record of the log has the sequence `expected`.
+///   Otherwise it writes nothing and is not [`Appended::Durable`].
+/// * **L2 All or none.** It writes all of `records`, in their order after those before, or none.
+/// * **L3 Durable.** After [`Appended::Durable`] the records survive what the log promises to
+///   survive, and whoever opens the log next reads them.
+/// * **L4 One writer.** Once an incarnation has appended, an older one gets [`Appended::Fenced`].
+/// * **L5 Fails in words.** After an error nothing was written; whether something was is
+///   [`Appended::Unknown`] if the log cannot tell, and then [`read`](Self::read) can.
 pub trait BindingLog<S: Split>: Send + 'static {
     /// The incarnations and records written so far, in order.
     ///

@@ -30,7 +30,8 @@ pub(crate) struct World(Arc<Mutex<WorldState>>);
 struct WorldState {
     /// How many records each split has.
     ends: BTreeMap<Letter, u64>,
-    answers: VecDeque<Letters>,
+    /// What the metadata service has answered and nobody heard.
+    answer: Option<Letters>,
     broken: BTreeMap<Letter, FailureKind>,
     wakers: Vec<Waker>,
     /// How often each split was given to a fetcher.
@@ -41,7 +42,7 @@ impl World {
     /// Answers the metadata question from here on: these letters.
     pub(crate) fn list(&self, letters: &str) {
         let mut world = self.0.lock().unwrap();
-        world.answers.push_back(Letters::of(letters));
+        world.answer = Some(Letters::of(letters));
         world.wake();
     }
 
@@ -123,7 +124,7 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
     }
 
     fn poll(&mut self) -> Option<DiscoveryEvent<Letter>> {
-        let answer = || self.world.0.lock().unwrap().answers.pop_front();
+        let answer = || self.world.0.lock().unwrap().answer.take();
         self.found
             .pop_front()
             .or_else(|| answer().map(DiscoveryEvent::Metadata))
@@ -154,18 +155,22 @@ impl SplitFetcher<Letter> for WorldFetcher {
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
         let mut world = self.world.0.lock().unwrap();
-        let mut bytes_left = bytes_max;
+        // At least one piece, whatever is allowed.
+        let mut bytes_left = bytes_max.max(1);
         let mut polled = Polled::Drained;
-        for (split, (split_epoch, next)) in &mut self.assigned {
+        self.assigned.retain(|split, (split_epoch, next)| {
             let end = world.ends.get(split).copied().unwrap_or(0);
-            if let Some(kind) = world.broken.remove(split) {
+            let beyond = (*next > end).then_some(FailureKind::Definite);
+            if let Some(kind) = world.broken.remove(split).or(beyond) {
                 fetched.push(Fetched::Down(FetcherDown {
                     split: *split,
                     split_epoch: *split_epoch,
                     cause: DownCause::Failed(kind),
-                    message: "broken on purpose".to_owned(),
+                    message: format!("split {split}: it is broken, or ends before {next}"),
                 }));
-            } else if *next < end && bytes_left > 0 {
+                return false;
+            }
+            if *next < end && bytes_left > 0 {
                 let to = end.min(*next + 3);
                 let rows: Vec<_> = (*next..to).map(|offset| (split.0, offset)).collect();
                 bytes_left = bytes_left.saturating_sub(rows.len());
@@ -182,7 +187,8 @@ impl SplitFetcher<Letter> for WorldFetcher {
             if *next < end {
                 polled = Polled::More;
             }
-        }
+            true
+        });
         polled
     }
 }

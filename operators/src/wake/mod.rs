@@ -1,10 +1,13 @@
 //! Waking an operator from another thread.
 
+mod flag;
+
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, atomic};
 
 use timely::scheduling::SyncActivator;
+
+use self::flag::WakeFlag;
 
 /// Schedules one operator, from any thread.
 ///
@@ -16,27 +19,35 @@ pub struct Waker {
 }
 
 struct Shared {
-    activator: SyncActivator,
-    woken: AtomicBool,
+    schedule: Box<dyn Fn() + Send + Sync>,
+    woken: WakeFlag,
 }
 
 impl Waker {
     /// A waker of the operator that `activator` activates.
     #[must_use]
     pub fn new(activator: SyncActivator) -> Self {
+        // It fails when the worker is gone, and then there is nobody left to wake.
+        Self::calling(move || {
+            activator.activate().ok();
+        })
+    }
+
+    /// A waker that calls `schedule`, for whoever runs a fetcher or a discovery without a dataflow.
+    #[must_use]
+    pub fn calling(schedule: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             shared: Arc::new(Shared {
-                activator,
-                woken: AtomicBool::new(false),
+                schedule: Box::new(schedule),
+                woken: WakeFlag::new(),
             }),
         }
     }
 
     /// Schedules the operator, unless it is about to run anyway.
     pub fn wake(&self) {
-        if !self.shared.woken.swap(true, Ordering::SeqCst) {
-            // It fails when the worker is gone, and then there is nobody left to wake.
-            self.shared.activator.activate().ok();
+        if self.shared.woken.raise() {
+            (self.shared.schedule)();
         }
     }
 
@@ -44,7 +55,7 @@ impl Waker {
     ///
     /// The operator calls this before it looks for what woke it, so that nothing is missed.
     pub fn clear(&self) {
-        self.shared.woken.store(false, Ordering::SeqCst);
+        self.shared.woken.lower();
     }
 }
 

@@ -1,0 +1,233 @@
+//! One check an obligation.
+
+use std::time::Duration;
+
+use super::DiscoveryRig;
+use super::driver::Driver;
+use crate::conformance::report::{Checked, Done, ensure};
+use crate::conformance::run::Context;
+use crate::epoch::RequestId;
+
+pub(super) fn never_blocks<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let mut quickest = [Duration::MAX; 3];
+    for number in 1..=5 {
+        let discover = driver.discover(&splits).1;
+        let resolve = driver.resolve(RequestId(number), &splits[0]);
+        // The last poll finds nothing.
+        let mut poll = driver.poll()?;
+        while poll.0 {
+            poll = driver.poll()?;
+        }
+        let times = [discover, resolve, poll.1];
+        quickest = std::array::from_fn(|call| quickest[call].min(times[call]));
+    }
+    let most = driver.context.kit.quick;
+    for (call, took) in ["a request to discover", "a request to resolve", "a poll"]
+        .iter()
+        .zip(quickest)
+    {
+        ensure("D1", took <= most, || {
+            format!("the quickest of five times {call} took {took:?}, expected {most:?} at most")
+        })?;
+    }
+    Ok(Done::Kept)
+}
+
+pub(super) fn wakes<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    for _ in 0..5 {
+        driver.listen()?;
+        let (epoch, _) = driver.discover(&splits);
+        driver.woken("the splits of a newer epoch")?;
+        driver.until_found("D4", epoch, &splits)?;
+    }
+    driver.listen()?;
+    driver.resolve(RequestId(1), &splits[0]);
+    driver.woken("where a split starts")?;
+    driver.until("D7", "where a split starts", |driver| {
+        !driver.resolved.is_empty()
+    })?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn tells_the_metadata<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let [zero, one] = driver.splits([0, 1]);
+    for splits in [vec![zero.clone()], vec![zero, one.clone()], vec![one]] {
+        driver.rig.announce(&splits);
+        let expected = Some(driver.rig.metadata(&splits));
+        driver.until("D3", "metadata that has changed", |driver| {
+            driver.told == expected
+        })?;
+    }
+    Ok(Done::Kept)
+}
+
+pub(super) fn finds<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    driver.listen()?;
+    ensure("D4", driver.gone.is_empty(), || {
+        format!("splits that exist are gone: {:?}", driver.gone)
+    })?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn keeps_looking<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let [zero, later] = driver.splits([0, 2]);
+    let (epoch, _) = driver.discover(&[zero.clone(), later.clone()]);
+    driver.until_found("D4", epoch, &[zero])?;
+    driver.listen()?;
+    if driver.found.contains(&(epoch, later.clone())) {
+        if driver.rig.create(&later) {
+            let how = || format!("{later} is found before it exists");
+            ensure("D4", false, how)?;
+        }
+        return Ok(Done::Unchecked("whatever is listed exists"));
+    }
+    if !driver.rig.create(&later) {
+        return Ok(Done::Unchecked("the rig cannot create a split"));
+    }
+    driver.until_found("D5", epoch, &[later])?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn looks_for_the_latest<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let [zero, one] = driver.splits([0, 1]);
+    for splits in [vec![zero.clone()], vec![one.clone()], vec![zero, one]] {
+        let (epoch, _) = driver.discover(&splits);
+        driver.until_found("D6", epoch, &splits)?;
+        driver.listen()?;
+    }
+    // Without waiting for an answer in between.
+    let both = driver.splits([0, 1]);
+    driver.discover(&both[..1]);
+    let (latest, _) = driver.discover(&both[1..]);
+    driver.until_found("D6", latest, &both[1..])?;
+    driver.listen()?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn resolves<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    for number in 0..20 {
+        driver.resolve(
+            RequestId(100 + number),
+            &splits[usize::from(number % 2 == 0)],
+        );
+        if number % 5 == 0 {
+            // Some while it is idle, some close together.
+            let expected = usize::try_from(number).unwrap_or(usize::MAX) + 1;
+            driver.until("D7", "where a split starts", |driver| {
+                driver.resolved.len() == expected
+            })?;
+        }
+    }
+    driver.until("D7", "where splits start", |driver| {
+        driver.resolved.len() == 20
+    })?;
+    driver.listen()?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn knows_that_it_does_not_know<R: DiscoveryRig>(
+    rig: R,
+    context: Context,
+) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    driver.listen()?;
+    let before = driver.health;
+    if !driver.rig.reach(false) {
+        return Ok(Done::Unchecked("the rig cannot make splits unreachable"));
+    }
+    let (unreachable, _) = driver.discover(&splits);
+    driver.resolve(RequestId(1), &splits[0]);
+    driver.until("D8", "health that says what cannot be asked", |driver| {
+        driver.health > before || !driver.resolved.is_empty()
+    })?;
+    driver.listen()?;
+    ensure("D8", driver.gone.is_empty(), || {
+        format!(
+            "what could not be asked for was taken for gone: {:?}",
+            driver.gone
+        )
+    })?;
+    let (resolved, found) = (&driver.resolved, &driver.found);
+    let answered = resolved.len()
+        + found
+            .iter()
+            .filter(|(under, _)| *under == unreachable)
+            .count();
+    ensure("D8", answered == 0, || {
+        format!("answers came while nothing could be asked: {found:?} {resolved:?}")
+    })?;
+    driver.rig.reach(true);
+    driver.until_found("D8", unreachable, &splits)?;
+    driver.until("D8", "where a split starts, at last", |driver| {
+        driver.resolved.len() == 1
+    })?;
+    ensure("D8", driver.gone.is_empty(), || {
+        format!("splits that exist are gone: {:?}", driver.gone)
+    })?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn notices_what_is_gone<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    if !driver.rig.remove(&splits[0]) {
+        return Ok(Done::Unchecked(
+            "the rig cannot end the existence of a split",
+        ));
+    }
+    let gone = (epoch, splits[0].clone());
+    driver.until("D9", "that a split is gone", |driver| {
+        driver.gone.contains(&gone)
+    })?;
+    ensure("D9", driver.gone.len() == 1, || {
+        format!("one split is gone, and it says {:?}", driver.gone)
+    })?;
+    Ok(Done::Kept)
+}
+
+/// How often the metadata changes while nobody polls.
+const CHANGES: usize = 10;
+
+pub(super) fn bounded<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let most = driver.rig.unpolled_max();
+    driver.discover(&splits);
+    for change in 0..most.max(CHANGES) {
+        driver.rig.announce(&splits[change % 2..]);
+    }
+    driver.rig.announce(&splits);
+    // Bells are rung, and nobody polls.
+    for _ in 0..2 {
+        driver.idle();
+    }
+    let waited = driver.drain()?;
+    ensure("D10", waited <= most, || {
+        format!("{waited} answers waited, expected {most} at most")
+    })?;
+    let expected = Some(driver.rig.metadata(&splits));
+    driver.until("D3", "the latest metadata", |driver| {
+        driver.told == expected
+    })?;
+    Ok(Done::Kept)
+}

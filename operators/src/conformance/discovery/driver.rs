@@ -1,0 +1,221 @@
+//! An enumerator as far as a discovery can tell, which believes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::DiscoveryRig;
+use crate::conformance::report::{Breach, Checked, ensure};
+use crate::conformance::run::{Bell, Context};
+use crate::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
+use crate::epoch::{MetadataEpoch, RequestId};
+use crate::split::{Metadata, Split};
+
+/// Drives a discovery and checks what it says.
+pub(super) struct Driver<R: DiscoveryRig> {
+    pub(super) context: Context,
+    pub(super) rig: R,
+    discovery: R::Discovery,
+    bell: Bell,
+    epoch: MetadataEpoch,
+    /// What each epoch lists.
+    asked: BTreeMap<MetadataEpoch, <R::Split as Split>::Metadata>,
+    /// The latest metadata that was told.
+    pub(super) told: Option<<R::Split as Split>::Metadata>,
+    pub(super) found: BTreeSet<(MetadataEpoch, R::Split)>,
+    pub(super) gone: BTreeSet<(MetadataEpoch, R::Split)>,
+    requested: BTreeMap<RequestId, R::Split>,
+    pub(super) resolved: BTreeMap<RequestId, <R::Split as Split>::Position>,
+    /// How many lines of health were said.
+    pub(super) health: usize,
+}
+
+impl<R: DiscoveryRig> Driver<R> {
+    pub(super) fn new(mut rig: R, context: Context) -> Self {
+        let bell = Bell::new();
+        let waker = bell.waker.clone();
+        let (discovery, _) = context.call("making it", || rig.discovery(waker));
+        Self {
+            context,
+            rig,
+            discovery,
+            bell,
+            epoch: MetadataEpoch::default(),
+            asked: BTreeMap::new(),
+            told: None,
+            found: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            requested: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            health: 0,
+        }
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        self.context.kit.patience
+    }
+
+    /// Splits of the rig, by their indices.
+    pub(super) fn splits<const N: usize>(&self, indices: [usize; N]) -> [R::Split; N] {
+        indices.map(|index| self.rig.split(index))
+    }
+
+    /// Has the service announce splits, and asks for them.
+    pub(super) fn discover(&mut self, splits: &[R::Split]) -> (MetadataEpoch, Duration) {
+        self.rig.announce(splits);
+        self.epoch = self.epoch.next();
+        let (epoch, metadata) = (self.epoch, self.rig.metadata(splits));
+        self.asked.insert(epoch, metadata.clone());
+        let request = DiscoveryRequest::Discover { epoch, metadata };
+        (epoch, self.request(request))
+    }
+
+    pub(super) fn resolve(&mut self, request: RequestId, split: &R::Split) -> Duration {
+        self.requested.insert(request, split.clone());
+        let split = split.clone();
+        self.request(DiscoveryRequest::Resolve { request, split })
+    }
+
+    fn request(&mut self, request: DiscoveryRequest<R::Split>) -> Duration {
+        let discovery = &mut self.discovery;
+        let call = || discovery.request(request);
+        self.context.call("request", call).1
+    }
+
+    /// Polls once, and says whether something came and how long it took.
+    pub(super) fn poll(&mut self) -> Checked<(bool, Duration)> {
+        let discovery = &mut self.discovery;
+        let (event, took) = self.context.call("poll", || discovery.poll());
+        let came = event.is_some();
+        if let Some(event) = event {
+            self.take(event)?;
+        }
+        Ok((came, took))
+    }
+
+    /// Polls what is there, some thousand answers at most.
+    pub(super) fn drain(&mut self) -> Checked<usize> {
+        self.bell.begin();
+        let mut events = 0;
+        while self.poll()?.0 {
+            events += 1;
+            ensure("D10", events <= 4 * self.rig.unpolled_max(), || {
+                format!("{events} answers came without an end")
+            })?;
+        }
+        Ok(events)
+    }
+
+    /// Polls until `done`, waiting to be woken, and breaks `number` if that does not come.
+    pub(super) fn until(
+        &mut self,
+        number: &'static str,
+        what: &str,
+        done: impl Fn(&Self) -> bool,
+    ) -> Checked {
+        loop {
+            self.drain()?;
+            if done(self) {
+                return Ok(());
+            }
+            if !self.bell.wait(self.patience()) {
+                let came = self.drain()? > 0;
+                let (number, how) = if came {
+                    ("D2", "it was there, and nobody was woken")
+                } else {
+                    (number, "it did not come")
+                };
+                let how = format!("{what}: {how}");
+                return Err(Breach { number, how });
+            }
+        }
+    }
+
+    /// Waits to be woken, without having polled since there was nothing.
+    pub(super) fn woken(&mut self, what: &str) -> Checked {
+        let woken = self.bell.wait(self.patience());
+        // Whether it is there is found out by whoever asks next.
+        ensure("D2", woken || self.drain()? == 0, || {
+            format!("{what}: it was there, and nobody was woken")
+        })
+    }
+
+    /// Waits until the splits were found under an epoch.
+    pub(super) fn until_found(
+        &mut self,
+        number: &'static str,
+        epoch: MetadataEpoch,
+        splits: &[R::Split],
+    ) -> Checked {
+        let names: Vec<String> = splits.iter().map(ToString::to_string).collect();
+        let what = format!("{} under epoch {epoch}", names.join(" and "));
+        self.until(number, &what, |driver| {
+            let mut splits = splits.iter();
+            splits.all(|split| driver.found.contains(&(epoch, split.clone())))
+        })
+    }
+
+    /// Polls for a while, whatever comes.
+    pub(super) fn listen(&mut self) -> Checked {
+        for _ in 0..4 {
+            self.drain()?;
+            self.bell.wait(self.patience() / 20);
+        }
+        Ok(())
+    }
+
+    /// Lets the discovery go on for a while without being polled.
+    pub(super) fn idle(&self) {
+        self.bell.wait(self.patience() / 10);
+    }
+
+    fn take(&mut self, event: DiscoveryEvent<R::Split>) -> Checked {
+        match event {
+            DiscoveryEvent::Metadata(metadata) => self.told = Some(metadata),
+            DiscoveryEvent::Health(_) => self.health += 1,
+            DiscoveryEvent::MetadataFailed => {}
+            DiscoveryEvent::Found { epoch, splits } => {
+                for found in splits {
+                    self.listed("found", epoch, &found.split)?;
+                    self.found.insert((epoch, found.split));
+                }
+            }
+            DiscoveryEvent::Gone { epoch, splits } => {
+                for split in splits {
+                    self.listed("gone", epoch, &split)?;
+                    self.gone.insert((epoch, split));
+                }
+            }
+            DiscoveryEvent::Resolved {
+                request,
+                split,
+                start,
+            } => {
+                ensure("D7", self.requested.get(&request) == Some(&split), || {
+                    format!("request {request} was answered for {split}, and was not about it")
+                })?;
+                let expected = self.rig.start(&split);
+                ensure("D7", start == expected, || {
+                    format!("{split} starts at {expected}, and it says {start}")
+                })?;
+                let twice = self.resolved.insert(request, start).is_some();
+                ensure("D7", !twice, || {
+                    format!("request {request} was answered twice")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn listed(&self, what: &str, epoch: MetadataEpoch, split: &R::Split) -> Checked {
+        let asked = self.asked.get(&epoch);
+        ensure("D4", asked.is_some(), || {
+            format!("{split} is {what} under epoch {epoch}, which was not asked about")
+        })?;
+        let listed = asked.is_some_and(|metadata| metadata.lists(split));
+        // With one epoch it is what was asked; with several, what was asked under another one.
+        let number = if self.epoch.0 > 1 { "D6" } else { "D4" };
+        ensure(number, listed, || {
+            format!("{split} is {what} under epoch {epoch}, which does not list it")
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! One check an obligation.
+
+use super::LogRig;
+use crate::binding::{Binding, SplitError, SplitRange};
+use crate::conformance::report::{Breach, Checked, Done, ensure};
+use crate::conformance::run::Context;
+use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
+use crate::log::{Appended, BindingLog, LogError, LogRecord};
+use crate::split::Split;
+use crate::tick::Tick;
+
+/// A log under test, and what it should hold.
+struct Driver<R: LogRig> {
+    context: Context,
+    rig: R,
+    log: Option<R::Log>,
+    written: Vec<LogRecord<R::Split>>,
+    /// The number of the next binding, so that all differ.
+    next: u64,
+}
+
+impl<R: LogRig> Driver<R> {
+    /// A log that is open and that incarnation 1 has begun.
+    fn begun(rig: R, context: Context) -> Checked<Self> {
+        let mut driver = Self {
+            context,
+            rig,
+            log: None,
+            written: Vec::new(),
+            next: 0,
+        };
+        driver.open();
+        driver.same("L3", "a log that was not written")?;
+        driver.durable(1, vec![LogRecord::Incarnation(Incarnation(1))])?;
+        Ok(driver)
+    }
+
+    /// Opens the log once more, and leaves the one before to the caller.
+    fn open(&mut self) -> Option<R::Log> {
+        if self.rig.exclusive() {
+            self.log = None;
+        }
+        let rig = &mut self.rig;
+        let opened = self.context.call("open", || rig.open()).0;
+        self.log.replace(opened)
+    }
+
+    /// Records of every kind, none like those before.
+    fn records(&mut self) -> Vec<LogRecord<R::Split>> {
+        let (from, to) = (self.next, self.next + 1);
+        self.next = to;
+        let split = self.rig.split();
+        let (from, to) = (self.rig.position(from), self.rig.position(to));
+        let error = SplitError {
+            split: split.clone(),
+            position: to.clone(),
+            message: format!("\"{to}\"\n\0 is no position"),
+        };
+        let binding = Binding {
+            tick: Tick(1_000 + self.next),
+            ranges: vec![SplitRange {
+                split: split.clone(),
+                from: from.clone(),
+                to,
+            }],
+            errors: vec![error],
+        };
+        vec![
+            LogRecord::Metadata {
+                epoch: MetadataEpoch(self.next),
+                metadata: self.rig.metadata(self.next),
+            },
+            LogRecord::Start {
+                split: split.clone(),
+                start: from,
+            },
+            LogRecord::Reserved(Tick(u64::MAX - 1_000 + self.next)),
+            LogRecord::Binding(binding),
+            LogRecord::Readmitted(split.clone()),
+            LogRecord::Forgotten(split),
+        ]
+    }
+
+    fn append(
+        &mut self,
+        incarnation: u64,
+        expected: usize,
+        records: &[LogRecord<R::Split>],
+    ) -> Result<Appended, LogError> {
+        let log = self.log.as_mut().expect("the driver opens a log first");
+        append(&self.context, log, incarnation, expected, records)
+    }
+
+    /// Appends where the log ends.
+    fn durable(&mut self, incarnation: u64, records: Vec<LogRecord<R::Split>>) -> Checked {
+        let appended = self.append(incarnation, self.written.len(), &records);
+        ensure("L1", matches!(appended, Ok(Appended::Durable)), || {
+            format!("an append after the records it expects came to {appended:?}")
+        })?;
+        self.written.extend(records);
+        self.same("L2", "a log after an append")
+    }
+
+    /// Reads the log, which has to hold what was written.
+    fn same(&mut self, number: &'static str, what: &str) -> Checked {
+        let log = self.log.as_mut().expect("the driver opens a log first");
+        let read = self.context.call("read", || log.read()).0;
+        let read = read.map_err(|error| Breach {
+            number: "L3",
+            how: format!("{what} cannot be read: {error}"),
+        })?;
+        ensure(number, read.records == self.written, || {
+            format!("{what} holds {read:#?}, expected {:#?}", self.written)
+        })
+    }
+}
+
+fn append<S: Split>(
+    context: &Context,
+    log: &mut impl BindingLog<S>,
+    incarnation: u64,
+    expected: usize,
+    records: &[LogRecord<S>],
+) -> Result<Appended, LogError> {
+    let (incarnation, expected) = (Incarnation(incarnation), LogSequence(expected as u64));
+    let append = || log.append(incarnation, expected, records);
+    context.call("append", append).0
+}
+
+pub(super) fn compares<R: LogRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::begun(rig, context)?;
+    for _ in 0..3 {
+        let (records, end) = (driver.records(), driver.written.len());
+        for expected in [0, end - 1, end + 1] {
+            let appended = driver.append(1, expected, &records);
+            ensure("L1", !matches!(appended, Ok(Appended::Durable)), || {
+                format!("after {end} records, an append that expects {expected} is durable")
+            })?;
+            driver.same("L1", "a log that refused an append")?;
+        }
+        // The refused ones are in nobody's way.
+        let renewed = driver.open();
+        drop(renewed);
+        driver.durable(1, records)?;
+    }
+    Ok(Done::Kept)
+}
+
+pub(super) fn all_or_none<R: LogRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::begun(rig, context)?;
+    for appends in [1, 2, 40] {
+        let mut records = Vec::new();
+        for _ in 0..appends {
+            records.extend(driver.records());
+        }
+        driver.durable(1, records)?;
+    }
+    Ok(Done::Kept)
+}
+
+pub(super) fn durable<R: LogRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::begun(rig, context)?;
+    for incarnation in 2..=4 {
+        let records = driver.records();
+        driver.durable(incarnation - 1, records)?;
+        drop(driver.open());
+        driver.same("L3", "a log that was opened again")?;
+        let begins = vec![LogRecord::Incarnation(Incarnation(incarnation))];
+        driver.durable(incarnation, begins)?;
+    }
+    Ok(Done::Kept)
+}
+
+pub(super) fn one_writer<R: LogRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::begun(rig, context)?;
+    let first = driver.records();
+    driver.durable(1, first)?;
+    let older = driver.open();
+    driver.durable(2, vec![LogRecord::Incarnation(Incarnation(2))])?;
+    let (records, end) = (driver.records(), driver.written.len());
+    // By the log that the older one has open, if it can be, and by whatever log it opens.
+    let mut appended = Vec::new();
+    if let Some(mut older) = older {
+        let expected = end - 1;
+        appended.push(append(&driver.context, &mut older, 1, expected, &records));
+        appended.push(append(&driver.context, &mut older, 1, end, &records));
+    }
+    appended.push(driver.append(1, end, &records));
+    let fenced = appended
+        .iter()
+        .all(|appended| matches!(appended, Ok(Appended::Fenced)));
+    ensure("L4", fenced, || {
+        format!("appends of incarnation 1 after one of incarnation 2 came to {appended:?}")
+    })?;
+    driver.same("L4", "a log after appends of an older incarnation")?;
+    drop(driver.open());
+    driver.durable(2, records)?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn fails_in_words<R: LogRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::begun(rig, context)?;
+    for _ in 0..5 {
+        if !driver.rig.fail_next() {
+            return Ok(Done::Unchecked("the rig cannot make the storage fail"));
+        }
+        let records = driver.records();
+        match driver.append(1, driver.written.len(), &records) {
+            Ok(Appended::Durable) => driver.written.extend(records),
+            Ok(Appended::Unknown) => {
+                let log = driver.log.as_mut().expect("the driver opens a log first");
+                let read = driver.context.call("read", || log.read()).0;
+                if read.is_ok_and(|read| read.records.len() > driver.written.len()) {
+                    driver.written.extend(records);
+                }
+            }
+            Ok(Appended::Fenced) => {
+                let how = || "a failure of the storage was taken for another incarnation";
+                ensure("L5", false, || how().to_owned())?;
+            }
+            Err(error) => {
+                let named = !error.name.is_empty() && !error.message.is_empty();
+                ensure("L5", named, || {
+                    format!("{error:?} does not say what failed")
+                })?;
+            }
+        }
+        driver.same("L5", "a log after a failure")?;
+        let more = driver.records();
+        driver.durable(1, more)?;
+    }
+    drop(driver.open());
+    driver.same("L5", "a log that was opened again after failures")?;
+    Ok(Done::Kept)
+}

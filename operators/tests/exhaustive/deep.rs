@@ -1,0 +1,78 @@
+//! Larger models, to be explored to the last state: `scripts/explore --deep`.
+
+use crate::COMMON;
+use crate::step::Budget;
+use crate::world::Model;
+
+/// What the protocol itself has to stand: moves, metadata that goes and comes back, crashes.
+const PROTOCOL: Budget = Budget {
+    total: 4,
+    ticks: 1,
+    moves: 1,
+    removals: 1,
+    additions: 1,
+    crashes: 1,
+    ..Budget::NONE
+};
+
+pub(crate) const ONE_SPLIT: [Model; 4] = [
+    Model {
+        name: "one split, any three of everything, a tick",
+        splits: 1,
+        records: 2,
+        budget: COMMON,
+    },
+    Model {
+        name: "one split, any two of everything, two ticks",
+        splits: 1,
+        records: 2,
+        budget: Budget {
+            total: 2,
+            ticks: 2,
+            ..COMMON
+        },
+    },
+    Model {
+        name: "one split of three records, a move, a removal, an addition, a crash, a tick",
+        splits: 1,
+        records: 3,
+        budget: PROTOCOL,
+    },
+    Model {
+        name: "one split, two moves, a removal, an addition, two crashes, two ticks",
+        splits: 1,
+        records: 2,
+        budget: Budget {
+            total: 6,
+            ticks: 2,
+            moves: 2,
+            crashes: 2,
+            ..PROTOCOL
+        },
+    },
+];
+
+pub(crate) const TWO_SPLITS: [Model; 3] = [
+    Model {
+        name: "two splits of one record, a move, a crash, a tick",
+        splits: 2,
+        records: 1,
+        budget: Budget {
+            removals: 0,
+            additions: 0,
+            ..PROTOCOL
+        },
+    },
+    Model {
+        name: "two splits, any two of everything, a tick",
+        splits: 2,
+        records: 2,
+        budget: Budget { total: 2, ..COMMON },
+    },
+    Model {
+        name: "two splits of one record, any three of everything, a tick",
+        splits: 2,
+        records: 1,
+        budget: COMMON,
+    },
+];

@@ -1,0 +1,39 @@
+//! The explorer is not blind: it finds each mistake that was made on purpose, in the common models.
+
+use timely_splits::defect::{Defect, seed};
+
+use crate::{ONE_SPLIT, STATES_MAX, TWO_SPLITS, explored};
+
+/// Seeds a mistake until it is dropped, so that a failing test leaves none behind.
+struct Seeded;
+
+impl Seeded {
+    fn with(defect: Defect) -> Self {
+        seed(Some(defect));
+        Self
+    }
+}
+
+impl Drop for Seeded {
+    fn drop(&mut self) {
+        seed(None);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a test tells what it did")]
+fn is_found(defect: Defect) -> bool {
+    let _seeded = Seeded::with(defect);
+    println!("{defect}");
+    let mut models = [ONE_SPLIT, TWO_SPLITS].iter();
+    models.any(|model| explored(model, STATES_MAX).found.is_some())
+}
+
+#[test]
+fn every_seeded_defect_is_found_by_the_common_models() {
+    let missed: Vec<_> = Defect::ALL
+        .into_iter()
+        .filter(|defect| !is_found(*defect))
+        .collect();
+
+    assert_eq!(missed, []);
+}
