@@ -19,6 +19,13 @@ pub(super) struct Target {
     pub(super) properties: ClientProperties,
 }
 
+impl Target {
+    /// Whether `other` differs in its epoch at most.
+    pub(super) fn asks_the_same(&self, other: &Self) -> bool {
+        self.topics == other.topics && self.properties == other.properties
+    }
+}
+
 /// What was left since the inbox was last looked into.
 #[derive(Debug, Default)]
 pub(super) struct Post {

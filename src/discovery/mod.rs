@@ -8,11 +8,13 @@
 //! - [`Inbox`]: what a control thread is to do; a newer target replaces an older one.
 //! - [`Asker`]: the control thread of one cluster, which describes topics in rounds.
 //! - [`Starts`](starts::Starts): splits whose start is being looked up.
+//! - [`Findings`](findings::Findings): what a cluster has said, reported under each metadata epoch.
 //! - [`Claims`]: which cluster name has which Kafka cluster.
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
 
 mod asker;
 mod claims;
+mod findings;
 mod inbox;
 mod outlet;
 mod starts;
