@@ -11,7 +11,7 @@ use timely_splits::health::{FailureKind, HealthStatus};
 
 use super::claims::Claims;
 use super::findings::Findings;
-use super::inbox::{Inbox, Post, Target};
+use super::inbox::{Inbox, Post, Target, WantedStart};
 use super::outlet::{Outlet, Unheard, Voice};
 use super::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
@@ -52,11 +52,6 @@ pub(super) struct Asker {
     findings: Findings,
     /// Whether the cluster is not read because another name has it, which any new metadata can end.
     refused: bool,
-    /// The partitions that each topic had when it was first found.
-    ///
-    /// One that is not among them was added later, and is read from its beginning: what was written
-    /// to it before it was noticed belongs to the stream.
-    first_found: BTreeMap<TopicName, BTreeSet<Partition>>,
     starts: Starts,
 }
 
@@ -102,7 +97,6 @@ impl Asker {
             backoff: Backoff::new(),
             findings: Findings::default(),
             refused: false,
-            first_found: BTreeMap::new(),
             starts: Starts::default(),
         }
     }
@@ -130,20 +124,21 @@ impl Asker {
         if let Some(target) = post.target {
             self.aim(target, now)?;
         }
-        for (request, split) in post.starts {
-            if let Some(start) = self.rule(&split) {
-                self.starts.want(request, split, start, now);
+        for wanted in post.starts {
+            if let Some(start) = self.rule(&wanted) {
+                self.starts.want(wanted.request, wanted.split, start, now);
             }
         }
         Ok(())
     }
 
-    /// Where reading `split` starts; `None` if it is not listed.
-    fn rule(&self, split: &KafkaSplit) -> Option<StartAt> {
-        let rule = self.target.as_ref()?.topics.get(&split.topic)?;
-        let first = self.first_found.get(&split.topic);
-        let added_later = first.is_some_and(|first| !first.contains(&split.partition));
-        Some(if added_later {
+    /// Where reading the split starts; `None` if it is not listed.
+    ///
+    /// A partition that was added to a known topic begins where it begins: what was written between
+    /// its creation and its discovery must not be lost.
+    fn rule(&self, wanted: &WantedStart) -> Option<StartAt> {
+        let rule = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
+        Some(if wanted.sibling {
             StartAt::Earliest
         } else {
             *rule
@@ -167,7 +162,6 @@ impl Asker {
             self.findings.doubt();
         }
         let listed = |topic: &TopicName| target.topics.contains_key(topic);
-        self.first_found.retain(|topic, _| listed(topic));
         self.findings.retain(listed);
         self.starts.retain(|split| listed(&split.topic));
         let cluster = &self.cluster;
@@ -338,9 +332,6 @@ impl Asker {
 
     fn note_topic(&mut self, topic: TopicName, found: FoundTopic, cluster: Option<KafkaClusterId>) {
         let partitions: BTreeSet<_> = found.partitions.into_iter().collect();
-        self.first_found
-            .entry(topic.clone())
-            .or_insert_with(|| partitions.clone());
         let identity = KafkaIdentity {
             cluster,
             topic: found.id,
@@ -443,6 +434,8 @@ fn in_words(error: &dyn std::error::Error) -> String {
 mod tests {
     use timely_splits::epoch::MetadataEpoch;
 
+    use timely_splits::epoch::RequestId;
+
     use super::*;
 
     /// The embedded clusters cannot add partitions.
@@ -472,15 +465,20 @@ mod tests {
             let topic = TopicName::new(name).unwrap();
             KafkaSplit::new(cluster.clone(), topic, Partition(partition))
         };
-        let before = asker.rule(&split("orders", 1));
+        let wanted = |name: &str, partition: i32, sibling: bool| WantedStart {
+            request: RequestId(1),
+            split: split(name, partition),
+            sibling,
+        };
 
-        asker
-            .first_found
-            .insert(orders, BTreeSet::from([Partition(0)]));
-
-        assert_eq!(before, Some(StartAt::Latest));
-        assert_eq!(asker.rule(&split("orders", 0)), Some(StartAt::Latest));
-        assert_eq!(asker.rule(&split("orders", 1)), Some(StartAt::Earliest));
-        assert_eq!(asker.rule(&split("payments", 0)), None);
+        assert_eq!(
+            asker.rule(&wanted("orders", 0, false)),
+            Some(StartAt::Latest)
+        );
+        assert_eq!(
+            asker.rule(&wanted("orders", 1, true)),
+            Some(StartAt::Earliest)
+        );
+        assert_eq!(asker.rule(&wanted("payments", 0, false)), None);
     }
 }
