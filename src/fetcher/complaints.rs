@@ -11,6 +11,7 @@ use timely_splits::health::{FailureKind, Health, HealthStatus};
 
 use super::ffi::{NativeError, Said};
 use crate::model::ClusterId;
+use crate::model::words::without_numbers;
 
 /// How long a client must not have complained to be well again if nothing else shows it: longer than
 /// a broker that hangs takes to be noticed once more.
@@ -152,19 +153,6 @@ impl Complaints {
             self.causes.insert(broker.to_owned(), cause.to_owned());
         }
     }
-}
-
-/// `text` with every number as `#`: what repeats differs in ports and durations.
-fn without_numbers(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
-        if !character.is_ascii_digit() {
-            plain.push(character);
-        } else if !plain.ends_with('#') {
-            plain.push('#');
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

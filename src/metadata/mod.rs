@@ -22,6 +22,7 @@ mod service;
 pub(crate) mod subscription;
 pub(crate) mod thread;
 
+pub(crate) use self::error::DidYouMean;
 pub use self::error::{MetadataError, Mistake};
 pub use self::file::FileMetadataService;
 pub use self::fixed::FixedMetadataService;

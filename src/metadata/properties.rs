@@ -41,7 +41,8 @@ const REFUSED: [(&str, &str); 14] = [
     ),
 ];
 
-const COMMITS: &str = "offsets are committed after their tick is durable, never by the client";
+const COMMITS: &str =
+    "positions are kept in the source's own log, and nothing is committed to Kafka";
 const LOOP: &str = "it belongs to how the source drives its clients";
 
 /// Why a client property cannot be set.

@@ -6,6 +6,7 @@ mod properties;
 mod split;
 mod stored;
 mod stream;
+pub(crate) mod words;
 
 pub use self::name::{ClusterId, NameError, StreamId, TopicName};
 pub use self::position::{KafkaPosition, LeaderEpoch, Offset};

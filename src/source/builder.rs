@@ -1,11 +1,11 @@
 //! Describes a source.
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use timely_splits::assignor::{Assignor, StickyBalanced};
 use timely_splits::log::{BindingLog, MemoryLog};
+use timely_splits::protocol::Configuration;
 
 use super::{EnumerationParts, KafkaSource};
 use crate::discovery::DiscoveryOptions;
@@ -134,15 +134,31 @@ impl Settings {
         (self.memory / 2 / peers).max(1)
     }
 
-    /// Tells whether two processes were configured alike.
-    pub(super) fn digest(&self) -> u64 {
-        // The keys of this hasher are fixed, and all processes run the same program.
-        let mut hasher = DefaultHasher::new();
-        let properties: BTreeMap<_, _> = self.properties.iter().collect();
-        (&self.name, format!("{:?}", self.subscription), self.start).hash(&mut hasher);
-        (properties, self.tick_interval, self.discovery_interval).hash(&mut hasher);
-        self.memory.hash(&mut hasher);
-        hasher.finish()
+    /// What must be the same in every process. The values of properties are told apart by a digest,
+    /// since they can be secrets.
+    pub(super) fn configuration(&self) -> Configuration {
+        let digest = |value: &str| {
+            // The keys of this hasher are fixed, and all processes run the same program.
+            let mut hasher = DefaultHasher::new();
+            value.hash(&mut hasher);
+            format!("a value with the digest {:016x}", hasher.finish())
+        };
+        let properties = self.properties.iter();
+        let properties =
+            properties.map(|(name, value)| (format!("property {name}"), digest(value)));
+        let settings = [
+            ("name", self.name.clone()),
+            ("subscription", format!("{:?}", self.subscription)),
+            ("start", format!("{:?}", self.start)),
+            ("tick_interval", format!("{:?}", self.tick_interval)),
+            (
+                "discovery_interval",
+                format!("{:?}", self.discovery_interval),
+            ),
+            ("memory", format!("{} bytes", self.memory)),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value));
+        settings.into_iter().chain(properties).collect()
     }
 }
 

@@ -232,7 +232,7 @@ impl KafkaSource {
         source.open_tick_bytes_max = settings.bytes_a_worker(scope.peers());
         source.in_flight_bytes_max = settings.bytes_a_worker(scope.peers());
         source.probe = options.probe;
-        source.configuration = settings.digest();
+        source.configuration = settings.configuration();
         source.control = shared.control.clone();
         source.observer = story::observer(scope.index());
 

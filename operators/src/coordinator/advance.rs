@@ -7,6 +7,7 @@ use super::ticks::{Closing, Ending};
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::defect::{self, Defect};
+use crate::epoch::ReaderId;
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
@@ -47,18 +48,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// Starts reading once the log is open, all readers are there, and ticks are reserved.
     fn start(&mut self, now: Duration) {
+        self.tell_starting(now);
         if self.phase == (Phase::Gathering { log_open: true })
             && self.readers.len() == self.options.readers
         {
             self.phase = Phase::Reserving;
             let begin = LogRecord::Incarnation(self.incarnation);
             self.to_append.insert(0, begin);
-            self.ask_reservation(self.ticks.asked.following(now));
+            self.ask_reservation(self.tick_after(self.ticks.asked, now));
         }
         if self.phase != Phase::Reserving || self.ticks.reserved < self.ticks.asked {
             return;
         }
-        let open = self.ticks.first.following(now);
+        let open = self.tick_after(self.ticks.first, now);
         if open > self.ticks.reserved {
             // The log took longer than was reserved for.
             self.ask_reservation(open);
@@ -79,6 +81,35 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         });
     }
 
+    /// Tells once what is waited for, if starting takes long.
+    fn tell_starting(&mut self, now: Duration) {
+        let (subject, what) = match self.phase {
+            Phase::Gathering { log_open: false } => ("binding log", "to be opened".to_owned()),
+            Phase::Reserving => ("binding log", "to answer the first append".to_owned()),
+            Phase::Gathering { log_open: true } => {
+                let missing = (0..self.options.readers).map(ReaderId);
+                let missing = missing.filter(|reader| !self.readers.contains_key(reader));
+                let missing: Vec<_> = missing.map(|reader| reader.to_string()).collect();
+                ("source", format!("for workers {}", missing.join(", ")))
+            }
+            Phase::Running | Phase::Wedged | Phase::Ended => {
+                self.starting_since = None;
+                return;
+            }
+        };
+        let since = *self.starting_since.get_or_insert(now);
+        if now >= since + STALL_TOLD_AFTER && !self.stalled {
+            // It is told once; that reading goes on is told when the first tick opens.
+            self.stalled = true;
+            self.starting_since = None;
+            let message = format!("waits {what}; nothing is read until then");
+            let status = HealthStatus::Waiting;
+            self.tell(SourceEvent::Health(Health::new(subject, status, message)));
+        } else if self.stalled {
+            self.starting_since = None;
+        }
+    }
+
     /// Asks the log to reserve ticks ahead of `tick`.
     fn ask_reservation(&mut self, tick: Tick) {
         let ahead = u64::try_from(self.options.reserve_ahead.as_millis()).unwrap_or(u64::MAX);
@@ -89,7 +120,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Reserves more ticks before those that are reserved run out.
     fn reserve(&mut self, now: Duration) {
         let Some(open) = self.ticks.open else { return };
-        let next = open.following(now);
+        let next = self.tick_after(open, now);
         let asked_before = self.ticks.asked > self.ticks.reserved;
         let half = u64::try_from(self.options.reserve_ahead.as_millis() / 2).unwrap_or(u64::MAX);
         if next.0.saturating_add(half) > self.ticks.asked.0 && !asked_before {
@@ -199,7 +230,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if held || now < self.ticks.due {
             return;
         }
-        let next = open.following(now);
+        let next = self.tick_after(open, now);
         let readers = self.readers.keys().copied().collect();
         self.ticks.closing = Some(Closing::new(open, readers));
         let elapsed = now.saturating_sub(self.ticks.due) + self.options.tick_interval;

@@ -1,5 +1,6 @@
 //! What the coordinator learns from the log and from the discovery.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ownership::{Entry, Ownership};
@@ -12,6 +13,7 @@ use crate::defect::{self, Defect};
 use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
+use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::protocol::Directive;
 use crate::split::{Metadata, Split};
@@ -165,11 +167,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .into_iter()
             .filter(|found| metadata.lists(&found.split))
             .collect();
+        // What belongs to a group that has members came later than they did.
+        let known: BTreeSet<_> = listed
+            .iter()
+            .map(|found| S::Metadata::group_of(&found.split))
+            .filter(|group| self.groups.contains_key(group))
+            .collect();
         for found in listed {
             if !self.splits.contains_key(&found.split) {
+                let sibling = known.contains(&S::Metadata::group_of(&found.split));
                 let request = self.next_request();
                 let due = now + self.options.start_deadline;
-                let entry = Entry::found(request);
+                let mut entry = Entry::found(request);
+                entry.sibling = sibling;
                 self.deadlines
                     .insert((due, found.split.clone(), Awaited::Start(request)));
                 self.insert(found.split.clone(), entry, now);
@@ -182,13 +192,34 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .splits
                 .get_mut(&found.split)
                 .expect("it is there by now");
-            entry.identity = Some(found.identity);
             entry.racks = found.racks;
-            if entry.gone {
-                entry.gone = false;
+            let before = entry.identity.replace(found.identity.clone());
+            let back = std::mem::take(&mut entry.gone);
+            if before.is_some_and(|before| S::contradicts(&before, &found.identity)) {
+                self.replaced(&found.split, now);
+            } else if back {
                 self.reconsider(&found.split, now);
             }
         }
+    }
+
+    /// A split is another one of the same name: it is not read on, at a position that means nothing
+    /// in it.
+    fn replaced(&mut self, split: &S, now: Duration) {
+        let Some(entry) = self.splits.get_mut(split) else {
+            return;
+        };
+        entry.replaced = true;
+        if let Ownership::Idle { next, .. } = &entry.ownership {
+            entry.ownership = Ownership::Quarantined(next.clone());
+        }
+        self.reconsider(split, now);
+        self.tell(SourceEvent::Health(Health::new(
+            format!("split {split}"),
+            HealthStatus::Failing(FailureKind::Definite),
+            "it was replaced by another one of the same name; it stays at its position until it is \
+             readmitted, and what was read since it was replaced is of the other one",
+        )));
     }
 
     pub(super) fn gone(&mut self, epoch: MetadataEpoch, splits: Vec<S>, now: Duration) {
@@ -217,7 +248,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     pub(super) fn ask_start(&mut self, split: S, request: RequestId) {
-        let ask = DiscoveryRequest::Resolve { request, split };
+        let sibling = self.splits.get(&split).is_some_and(|entry| entry.sibling);
+        let ask = DiscoveryRequest::Resolve {
+            request,
+            split,
+            sibling,
+        };
         self.intentions.push_back(Intention::Ask(ask));
     }
 

@@ -31,7 +31,7 @@ use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, RequestId, SplitEpoch};
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
-use crate::protocol::{Directive, Report};
+use crate::protocol::{Configuration, Directive, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
@@ -82,8 +82,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     options: CoordinatorOptions,
     phase: Phase,
     incarnation: Incarnation,
-    /// The readers that said hello, with the digest of their configuration.
-    readers: BTreeMap<ReaderId, (ReaderProfile, u64)>,
+    /// The readers that said hello, with their configuration.
+    readers: BTreeMap<ReaderId, (ReaderProfile, Configuration)>,
     metadata: Option<S::Metadata>,
     metadata_epoch: MetadataEpoch,
     /// What was in force before the restart, until the service has answered or failed.
@@ -102,7 +102,12 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// When to ask again where reading a split starts, and when to tell that one is not released.
     deadlines: BTreeSet<(Duration, S, Awaited)>,
     last_request: RequestId,
+    /// How far the clock that ticks are named by is before the one that is measured by, in
+    /// milliseconds.
+    skew: i64,
     ticks: Ticks<S>,
+    /// Since when what is needed to start is waited for, until a person was told.
+    starting_since: Option<Duration>,
     /// Whether the wait for the log was told.
     stalled: bool,
     /// To be appended when the append under way is answered: bindings and reservations, of which
@@ -126,6 +131,8 @@ enum Phase {
     Running,
     /// Something is wrong that only a person can mend. The frontier stays where it is.
     Wedged,
+    /// It ended before anything was read.
+    Ended,
 }
 
 /// What a deadline is about.
@@ -157,7 +164,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             kept: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             last_request: RequestId::default(),
+            skew: 0,
             ticks: Ticks::new(),
+            starting_since: None,
             stalled: false,
             to_append: Vec::new(),
             appending: Vec::new(),
@@ -175,8 +184,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// When [`handle_time`](Self::handle_time) should be called next, if time matters.
     pub fn poll_timeout(&self) -> Option<Duration> {
         if self.phase != Phase::Running {
-            // Only what is learnt gets it any further.
-            return None;
+            // Only what is learnt gets it any further, but a person may have to know what that is.
+            let since = self.starting_since?;
+            return Some(since + advance::STALL_TOLD_AFTER);
         }
         let deadline = self.deadlines.first().map(|(due, _, _)| *due);
         let kept = self
@@ -250,6 +260,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             splits: splits.collect(),
         }
         .snapshot()
+    }
+
+    /// The clock that ticks are named by says `wall`. Without it they are named by `now`.
+    ///
+    /// What is due is measured by `now`, which must not go back; this one may.
+    pub fn handle_clock(&mut self, wall: Duration, now: Duration) {
+        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        self.skew = millis(wall).saturating_sub(millis(now));
+    }
+
+    /// The tick to open at `now` after `tick`.
+    fn tick_after(&self, tick: Tick, now: Duration) -> Tick {
+        let millis = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+        let named = u64::try_from(millis.saturating_add(self.skew)).unwrap_or(0);
+        tick.following(Duration::from_millis(named))
     }
 
     /// Time has passed.

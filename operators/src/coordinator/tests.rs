@@ -78,11 +78,13 @@ impl Driven {
                                 .map(|split| FoundSplit::new(*split, ()))
                                 .collect(),
                         },
-                        DiscoveryRequest::Resolve { request, split } => DiscoveryEvent::Resolved {
-                            request,
-                            split,
-                            start: 10,
-                        },
+                        DiscoveryRequest::Resolve { request, split, .. } => {
+                            DiscoveryEvent::Resolved {
+                                request,
+                                split,
+                                start: 10,
+                            }
+                        }
                     };
                     self.coordinator.handle_discovery(answer, self.now);
                 }
@@ -162,7 +164,7 @@ impl Driven {
 fn hello(reader: usize, configuration: u64) -> Report<Letter> {
     Report::Hello {
         reader: ReaderProfile::new(ReaderId(reader)),
-        configuration,
+        configuration: [("tick_interval".to_owned(), configuration.to_string())].into(),
     }
 }
 
@@ -371,7 +373,9 @@ fn a_reader_that_is_configured_otherwise_is_refused() {
 
     let rejected = driven.take_sent();
     assert_eq!(rejected.len(), 2);
-    assert!(matches!(&rejected[0].1, Directive::Reject { reason } if reason.contains("reader 1")));
+    let reason = "the processes of workers 0 and 1 are configured differently: tick_interval is 7 in \
+                  one and 8 in the other; expected the same in every process";
+    assert!(matches!(&rejected[0].1, Directive::Reject { reason: said } if said == reason));
 }
 
 /// Bug: a plan that was due kept the timer in the past while no plan could be made, for as long as
@@ -383,17 +387,20 @@ fn a_plan_that_cannot_be_made_yet_wakes_nobody() {
     let mut driven = Driven::gathering(1);
     driven.coordinator = Coordinator::new(CoordinatorOptions::new(1), StickyBalanced);
     driven.coordinator.handle_opened(&before.log, driven.now);
-    assert_eq!(
-        driven.coordinator.poll_timeout(),
-        None,
-        "a reader is missing"
-    );
+    let told = driven.coordinator.poll_timeout();
+    assert!(told > Some(driven.now), "a reader is missing: {told:?}");
+    driven.coordinator.handle_time(told.unwrap());
+    let due = driven.coordinator.poll_timeout();
+    assert_eq!(due, None, "a person was told");
 
     driven.report(hello(0, 7));
 
     let tick_due = driven.now + INTERVAL;
-    let due = driven.coordinator.poll_timeout();
-    assert_eq!(due, Some(tick_due), "no metadata is known");
+    assert_eq!(
+        driven.coordinator.poll_timeout(),
+        Some(tick_due),
+        "no metadata is known"
+    );
 }
 
 /// Bug: the log said that the split was readmitted first, and then, with the tick, that it had

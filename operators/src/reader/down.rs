@@ -39,6 +39,7 @@ impl<S: Split, B> ReaderState<S, B> {
             .push_back(ReaderAction::Unfetch(down.split.clone(), down.split_epoch));
         match kind {
             FailureKind::Transient => {
+                held.waits = true;
                 self.retries
                     .insert((now + delay, down.split.clone()), down.split_epoch);
             }
@@ -84,7 +85,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 let still = held.is_some_and(|held| {
                     held.split_epoch == *split_epoch
                         && held.parked.is_none()
-                        && held.failures == 0
+                        && !held.waits
                         && held.moved_at + self.options.stuck_after <= now
                 });
                 *lag > 0 && still && self.emitting_at().is_some()
@@ -123,6 +124,7 @@ impl<S: Split, B> ReaderState<S, B> {
             };
             if held.split_epoch == split_epoch && held.parked.is_none() {
                 held.moved_at = now;
+                held.waits = false;
                 self.actions
                     .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));
             }

@@ -10,7 +10,7 @@ use crate::defect::{self, Defect};
 use crate::epoch::{MetadataEpoch, ReaderId, SplitEpoch};
 use crate::fetcher::{DownCause, FetcherDown, Piece};
 use crate::health::FailureKind;
-use crate::protocol::{Assignment, Directive, Moved, ReleaseReason, Report};
+use crate::protocol::{Assignment, Configuration, Directive, Moved, ReleaseReason, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
@@ -123,6 +123,8 @@ pub(super) struct Held<S: Split, B> {
     pub(super) failures: u32,
     /// How often in a row what reads it crashed.
     pub(super) crashes: u32,
+    /// Whether it waits to be given to the fetcher again.
+    pub(super) waits: bool,
     /// When a piece of it was last emitted, or it was last given to the fetcher.
     pub(super) moved_at: Duration,
     /// A piece that was not admitted. The fetcher does not read the split meanwhile.
@@ -131,7 +133,11 @@ pub(super) struct Held<S: Split, B> {
 
 impl<S: Split, B> ReaderState<S, B> {
     /// A reader that holds nothing and has introduced itself.
-    pub fn new(reader: ReaderProfile, options: ReaderOptions, configuration: u64) -> Self {
+    pub fn new(
+        reader: ReaderProfile,
+        options: ReaderOptions,
+        configuration: Configuration,
+    ) -> Self {
         Self {
             id: reader.id,
             options,
@@ -369,6 +375,7 @@ impl<S: Split, B> ReaderState<S, B> {
             next: start,
             failures: 0,
             crashes: 0,
+            waits: false,
             moved_at: now,
             parked: None,
         };
@@ -425,6 +432,9 @@ impl<S: Split, B> ReaderState<S, B> {
                 moved,
                 errors: std::mem::take(&mut self.errors),
             }));
+        } else if last {
+            // The source ends before its first tick.
+            self.actions.push_back(ReaderAction::Finish);
         } else {
             self.actions.push_back(ReaderAction::Downgrade(open));
         }

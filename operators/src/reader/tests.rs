@@ -8,7 +8,7 @@ use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
 use crate::fetcher::{DownCause, FetcherDown};
 use crate::health::FailureKind;
 use crate::letters::{Letter, Letters};
-use crate::protocol::{Assignment, Directive, ReleaseReason, Report};
+use crate::protocol::{Assignment, Configuration, Directive, ReleaseReason, Report};
 use crate::tick::Tick;
 
 type State = ReaderState<Letter, ()>;
@@ -24,7 +24,7 @@ fn reading_a() -> State {
             ticks_waiting_max: 2,
             ..ReaderOptions::default()
         },
-        0,
+        Configuration::new(),
     );
     metadata(&mut state, 1, "ab");
     tick(&mut state, None, 1, false);

@@ -298,7 +298,7 @@ impl World {
                     let splits = found.map(|split| FoundSplit::new(split, ())).collect();
                     self.discovered(DiscoveryEvent::Found { epoch, splits });
                 }
-                Intention::Ask(DiscoveryRequest::Resolve { request, split }) => {
+                Intention::Ask(DiscoveryRequest::Resolve { request, split, .. }) => {
                     self.asked.push_back((request, split));
                 }
                 Intention::Append(_, records) => {

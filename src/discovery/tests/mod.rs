@@ -1,3 +1,5 @@
+mod conformance;
+mod flapping;
 mod starts;
 mod streams;
 

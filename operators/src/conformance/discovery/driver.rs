@@ -72,7 +72,11 @@ impl<R: DiscoveryRig> Driver<R> {
     pub(super) fn resolve(&mut self, request: RequestId, split: &R::Split) -> Duration {
         self.requested.insert(request, split.clone());
         let split = split.clone();
-        self.request(DiscoveryRequest::Resolve { request, split })
+        self.request(DiscoveryRequest::Resolve {
+            request,
+            split,
+            sibling: false,
+        })
     }
 
     fn request(&mut self, request: DiscoveryRequest<R::Split>) -> Duration {
@@ -112,12 +116,15 @@ impl<R: DiscoveryRig> Driver<R> {
         what: &str,
         done: impl Fn(&Self) -> bool,
     ) -> Checked {
+        let deadline = self.context.now() + self.patience();
         loop {
             self.drain()?;
             if done(self) {
                 return Ok(());
             }
-            if !self.bell.wait(self.patience()) {
+            // It may be woken for something else, again and again.
+            let left = deadline.saturating_sub(self.context.now());
+            if !self.bell.wait(left) {
                 let came = self.drain()? > 0;
                 let (number, how) = if came {
                     ("D2", "it was there, and nobody was woken")

@@ -218,11 +218,12 @@ impl<R: FetcherRig> Driver<R> {
             if !moved.bytes.is_empty() {
                 moved_at = now;
             }
+            let left = (moved_at + self.patience()).saturating_sub(now);
             if moved.polled == Polled::More {
-                ensure("F7", now < moved_at + self.patience(), || {
+                ensure("F7", !left.is_zero(), || {
                     format!("`poll` said `More` again and again and moved nothing: {what}")
                 })?;
-            } else if !self.bell.wait(self.patience()) {
+            } else if !self.bell.wait(left) {
                 return self.nothing_came(what, done);
             }
         }
@@ -239,18 +240,20 @@ impl<R: FetcherRig> Driver<R> {
 
     /// Polls until nothing comes for a while.
     pub(super) fn drain_quietly(&mut self) -> Checked {
-        let mut until = self.context.now() + self.patience();
+        let mut moved_at = self.context.now();
         loop {
             let (moved, _) = self.poll(1 << 20)?;
+            let now = self.context.now();
             if !moved.bytes.is_empty() {
-                until = self.context.now() + self.patience();
-            } else if moved.polled == Polled::Drained {
-                if !self.bell.wait(self.patience() / 10) {
-                    return Ok(());
-                }
-            } else {
-                let soon = self.context.now() < until;
+                moved_at = now;
+            } else if moved.polled == Polled::More {
+                let soon = now < moved_at + self.patience();
                 ensure("F7", soon, || "`poll` says `More` on and on".to_owned())?;
+            } else if now >= moved_at + self.patience() / 10 {
+                return Ok(());
+            } else {
+                // It may be woken for nothing, again and again.
+                self.bell.wait(self.patience() / 10);
             }
         }
     }
