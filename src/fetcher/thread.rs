@@ -12,7 +12,8 @@ use timely_splits::health::{FailureKind, Health, HealthStatus};
 use super::client::{Command, Life, Notice, PartitionName, Progress, WorkerLink, partition_of};
 use super::complaints::Complaints;
 use super::ffi::{CLOSE_WAIT_MAX, Said};
-use super::open::{Assigned, Open};
+use super::open::{Assigned, Open, OpenError};
+use crate::metadata::secret::resolve;
 use crate::model::{ClientProperties, ClusterId, KafkaSplit};
 
 /// How often the client is listened to while nobody asks anything of it.
@@ -284,7 +285,10 @@ impl ClientThread {
         self.life = Life(self.life.0 + 1);
         // Nobody waits for the old one: it is destroyed on a thread of its own.
         self.open = None;
-        match Open::new(&self.properties) {
+        let opened = resolve(&self.properties)
+            .map_err(OpenError::from)
+            .and_then(|resolved| Open::new(&resolved));
+        match opened {
             Ok(open) => {
                 self.open = Some(open);
                 self.attempt = Attempt::default();
