@@ -34,7 +34,7 @@ impl TopicKey {
 #[derive(Debug)]
 pub(crate) struct NativeTopic {
     raw: NonNull<sys::rd_kafka_topic_t>,
-    _client: Arc<NativeClient>,
+    client: Arc<NativeClient>,
 }
 
 impl NativeTopic {
@@ -53,13 +53,31 @@ impl NativeTopic {
         let raw = NonNull::new(raw).ok_or_else(|| NativeError::of(code))?;
         Ok(Self {
             raw,
-            _client: Arc::clone(client),
+            client: Arc::clone(client),
         })
     }
 
     /// How messages of the topic name it.
     pub(crate) fn key(&self) -> TopicKey {
         TopicKey(self.raw.as_ptr().addr())
+    }
+
+    /// The high watermark of a partition as the last answer to a fetch told it, without asking.
+    pub(crate) fn high_watermark(&self, partition: i32) -> Option<i64> {
+        let (mut low, mut high) = (0, i64::from(sys::RD_KAFKA_OFFSET_INVALID));
+        // SAFETY: client and topic are alive, and so is the topic's name, which is null for none
+        // that is; both offsets are ours to write.
+        let code = unsafe {
+            sys::rd_kafka_get_watermark_offsets(
+                self.client.raw(),
+                sys::rd_kafka_topic_name(self.raw.as_ptr()),
+                partition,
+                &raw mut low,
+                &raw mut high,
+            )
+        };
+        // It is negative until there was an answer.
+        (code == Code::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0).then_some(high)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Against librdkafka's mock cluster.
 
 mod clients;
+mod lives;
 mod moves;
 mod reading;
 
