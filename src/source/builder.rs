@@ -18,8 +18,8 @@ use crate::model::{ClientProperties, KafkaSplit, StartAt};
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
 
-/// The part of the memory that the client of one cluster may fill with what nobody took yet.
-const CLIENT_SHARE: usize = 16;
+/// The part of the memory that the clients may fill with what nobody took yet.
+const CLIENTS_SHARE: usize = 16;
 
 /// Why a source cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,7 @@ impl Settings {
         FetchSettings {
             source: self.name.clone(),
             properties: self.properties.clone(),
-            queued_bytes_max: self.memory / CLIENT_SHARE,
+            queued_bytes_max: self.memory / CLIENTS_SHARE,
         }
     }
 
@@ -249,7 +249,8 @@ impl KafkaSourceBuilder {
     /// How many bytes a process may use for records, about; 256 MiB by default.
     ///
     /// Half of it is for what the workers emitted and the user has not dealt with, a sixteenth for
-    /// what the client of each cluster has fetched.
+    /// what the clients of all clusters have fetched. Each client has an equal share of that, by the
+    /// clusters that there are when it is made, and at least 1 MiB.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.settings.memory = bytes;

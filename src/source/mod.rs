@@ -176,10 +176,11 @@ impl KafkaSource {
     }
 
     /// The properties of the client that reads a cluster whose own properties are `cluster`: the
-    /// defaults, those of the source, those of the cluster and what the source depends on, joined.
+    /// defaults, those of the source, those of the cluster and what the source depends on, joined. What
+    /// it may fetch ahead is that of a client that shares it with no other.
     #[must_use]
     pub fn client_properties(&self, cluster: &ClientProperties) -> ClientProperties {
-        self.shared.settings.fetching().data(cluster).0
+        self.shared.settings.fetching().data(cluster, 1).0
     }
 
     /// Closes the clients of this process, after its dataflow has ended, and waits for that for five
