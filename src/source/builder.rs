@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use timely_splits::assignor::{Assignor, StickyBalanced};
+use timely_splits::event::Observer;
 use timely_splits::log::{BindingLog, MemoryLog};
 use timely_splits::protocol::Configuration;
 
@@ -74,7 +75,7 @@ pub enum BuildError {
 pub struct KafkaSourceBuilder {
     settings: Settings,
     metadata: Option<Box<dyn MetadataService>>,
-    subscribed: bool,
+    observer: Option<Observer<KafkaSplit>>,
     log: Option<Box<dyn BindingLog<KafkaSplit>>>,
     assignor: Option<Box<dyn Assignor<KafkaSplit>>>,
 }
@@ -193,7 +194,6 @@ impl KafkaSourceBuilder {
     #[must_use]
     pub fn subscribe(mut self, subscription: Subscription) -> Self {
         self.settings.subscription = subscription;
-        self.subscribed = true;
         self
     }
 
@@ -221,6 +221,14 @@ impl KafkaSourceBuilder {
     #[must_use]
     pub fn assignor(mut self, assignor: impl Assignor<KafkaSplit>) -> Self {
         self.assignor = Some(Box::new(assignor));
+        self
+    }
+
+    /// Whoever wants to hear of everything that happens: what is found, assigned and released, what the
+    /// assignor would do, which ticks are durable. It hears on the workers' threads and must not block.
+    #[must_use]
+    pub fn observer(mut self, observer: Observer<KafkaSplit>) -> Self {
+        self.observer = Some(observer);
         self
     }
 
@@ -305,6 +313,7 @@ impl KafkaSourceBuilder {
         });
         let parts = EnumerationParts {
             service,
+            observer: self.observer,
             log,
             assignor: self.assignor.unwrap_or_else(|| Box::new(StickyBalanced)),
         };

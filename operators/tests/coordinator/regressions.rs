@@ -66,7 +66,9 @@ fn a_log_that_is_slower_than_the_ticks_leaves_room_to_read() {
     rig.log_answers = false;
 
     for _ in 0..10 {
-        rig.pass(3 * TICK);
+        for _ in 0..3 {
+            rig.pass(TICK);
+        }
         rig.model.appended();
         rig.settle();
         if rig.model.readers[0].state.emitting_at().is_some() {
@@ -86,7 +88,7 @@ fn a_log_that_takes_longer_than_ticks_are_reserved_ahead_is_asked_for_more() {
     options.coordinator.reserve_ahead = TICK;
     let mut rig = Rig::closed(options);
     rig.log_answers = false;
-    rig.model.open();
+    rig.open();
 
     for _ in 0..10 {
         rig.pass(4 * TICK);
@@ -95,6 +97,29 @@ fn a_log_that_takes_longer_than_ticks_are_reserved_ahead_is_asked_for_more() {
     }
 
     assert!(rig.model.history.bound().is_some());
+}
+
+/// A reader that had not heard of the epoch that removed a split, because the next one listed it again,
+/// was believed to release it, and was not asked to.
+#[test]
+fn a_reader_that_did_not_hear_of_a_removal_is_asked_for_the_split() {
+    let mut options = settings(1);
+    options.metadata_apart = true;
+    let mut rig = Rig::closed(options);
+    rig.ends.insert(leaf('a', 0), 10);
+    rig.open();
+    rig.deaf.insert(0);
+    rig.list("a");
+    rig.list("");
+    rig.list("a");
+    rig.deaf.clear();
+    rig.settle();
+
+    rig.pass(Duration::from_secs(11));
+
+    let (split_epoch, _) = rig.model.readers[0].fetcher[&leaf('a', 0)];
+    assert_eq!(split_epoch.0, 2);
+    rig.assert_all_read();
 }
 
 /// A snapshot had a split quarantined whose failure was not bound: after a restart it was not read, and

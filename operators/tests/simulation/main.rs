@@ -1,8 +1,8 @@
 //! Sources without I/O, by the hundred thousand: the coordinator and the readers as they are, in a
 //! world of links, logs, fetchers and services that fail in every way that their contracts allow.
 //!
-//! A seed is one source with its options and faults. `SEED=7 cargo test --test simulation` tells the
-//! story of one.
+//! A seed is one source with its options and faults. `SEED=7 cargo test -p timely-splits --test
+//! simulation` runs one, and tells its story if it fails.
 
 #[path = "../support/forest.rs"]
 mod forest;

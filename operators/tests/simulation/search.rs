@@ -244,7 +244,7 @@ impl Failure {
             faults += &format!("  after {at:?}: {fault:?}\n");
         }
         format!(
-            "SEED={seed} cargo test --test simulation\n\n({left_out} lines left out)\n{story}\n\
+            "SEED={seed} cargo test -p timely-splits --test simulation\n\n({left_out} lines left out)\n{story}\n\
              seed {seed}{shrunk}: {message}\n{swarm:?}\n{faults}"
         )
     }
