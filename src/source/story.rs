@@ -23,7 +23,7 @@ pub(super) fn observer(worker: usize, users: Option<Observer<KafkaSplit>>) -> Ob
 fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
     match event {
         SourceEvent::Started { readers } => {
-            tracing::info!("reading on {}", counted(*readers, "worker"))
+            tracing::info!("reading on {}", counted(*readers, "worker"));
         }
         SourceEvent::MetadataAdopted { epoch, metadata } => {
             tracing::info!("metadata epoch {epoch}: {}", Streams(metadata));
@@ -77,21 +77,26 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
         SourceEvent::FetcherDown {
             split,
             reader,
-            kind: FailureKind::Transient,
+            kind,
             message,
-        } => tracing::warn!("split {split}: worker {reader} tries again: {message}"),
-        SourceEvent::FetcherDown {
-            split,
-            reader,
-            kind: FailureKind::Definite,
-            message,
-        } => tracing::error!("split {split}: worker {reader} stopped reading it: {message}"),
+        } => tell_down(split, *reader, *kind, message),
         SourceEvent::Bound { tick, splits } => {
             tracing::trace!("tick {tick}: durable, {} moved", counted(*splits, "split"));
         }
         SourceEvent::Health(health) => tell_health(worker, health),
         SourceEvent::Ended => tracing::info!("the last tick is durable: the source has ended"),
         _ => {}
+    }
+}
+
+fn tell_down(split: &KafkaSplit, reader: ReaderId, kind: FailureKind, message: &str) {
+    match kind {
+        FailureKind::Transient => {
+            tracing::warn!("split {split}: worker {reader} tries again: {message}");
+        }
+        FailureKind::Definite => {
+            tracing::error!("split {split}: worker {reader} stopped reading it: {message}");
+        }
     }
 }
 
