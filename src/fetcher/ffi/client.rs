@@ -275,7 +275,7 @@ impl Closing {
     /// Waits until the client is gone, or until `deadline`; says whether it is.
     ///
     /// A client that is not gone by then is left to itself: better a leak than a process that
-    /// cannot end. It stays in [`NativeClient::open_count`] until it is gone.
+    /// cannot end. It stays in `NativeClient::open_count` until it is gone.
     pub(crate) fn wait_until(&self, deadline: Instant) -> bool {
         self.destroyed.recv_deadline(deadline) == Err(RecvTimeoutError::Disconnected)
     }
