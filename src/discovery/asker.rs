@@ -320,6 +320,11 @@ impl Asker {
                         "it does not exist; it is read as soon as somebody creates it",
                     )?;
                 }
+                Err(ControlError::NotListed) => self.voice.say(
+                    &subject,
+                    HealthStatus::Waiting,
+                    "it does not exist, or may not be seen; it is read as soon as it is there",
+                )?,
                 Err(error) => {
                     let message = format!("asking for its partitions failed: {error}");
                     self.voice.say(&subject, TRANSIENT, &message)?;

@@ -157,7 +157,8 @@ fn chosen(
             topic: topic.clone(),
             found: answers
                 .remove(topic.as_str())
-                .unwrap_or(Err(ControlError::UnknownTopic)),
+                // Brokers hide the topics that a client may not describe, so this is no deletion.
+                .unwrap_or(Err(ControlError::NotListed)),
         })
         .collect()
 }

@@ -75,6 +75,9 @@ pub(crate) enum ControlError {
     /// The topic does not exist.
     #[error("it does not exist")]
     UnknownTopic,
+    /// A list of all topics does not have it: it does not exist, or its existence may not be seen.
+    #[error("it is not among the topics of the cluster")]
+    NotListed,
     /// The answer says nothing about what was asked.
     #[error("the answer of the cluster leaves it out")]
     LeftOut,

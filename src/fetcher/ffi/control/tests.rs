@@ -108,7 +108,7 @@ fn a_cluster_without_a_controller_is_described_at_once_and_without_ids() {
     let found = answers[0].found.clone().unwrap();
     assert_eq!(found.partitions, [Partition(0), Partition(1)]);
     assert_eq!(found.id, None);
-    assert_eq!(answers[1].found, Err(ControlError::UnknownTopic));
+    assert_eq!(answers[1].found, Err(ControlError::NotListed));
     assert!(began.elapsed() < WHILE, "{:?}", began.elapsed());
 }
 
