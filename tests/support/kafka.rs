@@ -198,11 +198,14 @@ impl RealKafka {
         requests
     }
 
-    /// The connections that a client has made to a cluster so far, by its `client.id`.
+    /// The connections on which a client has fetched so far, by its `client.id`.
+    ///
+    /// It may open others by and by, to ask for the coordinator of its group for example.
     pub(crate) fn connections(&self, cluster: &str, client_id: &str) -> BTreeSet<String> {
         let requests = self.requests(cluster).into_iter();
-        let of_client = requests.filter(|request| request.client_id == client_id);
-        of_client.map(|request| request.connection).collect()
+        let fetches =
+            requests.filter(|request| request.client_id == client_id && request.api == "FETCH");
+        fetches.map(|request| request.connection).collect()
     }
 
     /// The offsets that a client has fetched a partition from so far, in the order of the answers.
