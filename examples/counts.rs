@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use differential_dataflow::AsCollection;
 use differential_dataflow::operators::CountTotal;
 use timely_kafka::embedded::{EmbeddedCluster, EmbeddedRecord};
@@ -40,7 +41,15 @@ const ROUND_WITHIN: Duration = Duration::from_secs(20);
 /// (1) or goes (-1).
 type Change = ((String, isize), u64, isize);
 
+/// Counts the records of each key with differential dataflow, and keeps the counts up to date.
+///
+/// Needs no broker, no file and no network, and takes no arguments.
+#[derive(Debug, Parser)]
+#[command(name = "counts", max_term_width = 100)]
+struct Arguments {}
+
 fn main() -> Result<ExitCode, Box<dyn Error>> {
+    Arguments::parse();
     let cluster = EmbeddedCluster::start()?;
     cluster.create_topic("orders", i32::try_from(PARTITIONS)?)?;
     let metadata = StreamsMetadata::new()

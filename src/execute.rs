@@ -23,8 +23,8 @@ thread_local! {
 /// Runs `func` on each worker that the command line asks for, with timely's own arguments.
 ///
 /// `-w` is the number of workers a process, `-n` of processes, `-p` the index of this process, `-h`
-/// a file with one `host:port` a line. What is not timely's is left alone; `func` finds it in
-/// [`std::env::args`].
+/// a file with one `host:port` a line. Arguments that are no options are left alone; `func` finds them in
+/// [`std::env::args`]. Timely prints to standard output while it waits for other processes.
 ///
 /// A worker that panics aborts the process. When another process is lost, this one says so and exits
 /// with [`PEER_LOST_STATUS`]: all of them have to be started again.
@@ -55,10 +55,7 @@ where
     F: Fn(&mut Worker) -> T + Send + Sync + 'static,
 {
     install();
-    timely::execute_from_args(args, move |worker| {
-        IS_WORKER.set(true);
-        func(worker)
-    })
+    timely::execute_from_args(args, move |worker| run(worker, &func))
 }
 
 /// Runs `func` on each worker of `config`; otherwise as [`execute_from_args`].
@@ -72,10 +69,35 @@ where
     F: Fn(&mut Worker) -> T + Send + Sync + 'static,
 {
     install();
-    timely::execute(config, move |worker| {
-        IS_WORKER.set(true);
-        func(worker)
-    })
+    timely::execute(config, move |worker| run(worker, &func))
+}
+
+/// Runs a worker to its end, as timely would do after `func`, so that a panic is noticed wherever in it
+/// it happens. A panic that is caught inside is nobody's business.
+fn run<T>(worker: &mut Worker, func: &impl Fn(&mut Worker) -> T) -> T {
+    IS_WORKER.set(true);
+    let whole = AbortOnPanic;
+    let result = func(worker);
+    while worker.has_dataflows() {
+        worker.step_or_park(None);
+    }
+    drop(whole);
+    result
+}
+
+/// Aborts the process when it is dropped by a panic.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            say(
+                "timely-kafka: a worker panicked; the process aborts, since its other workers would \
+                 wait for it for ever",
+            );
+            signal_hook::low_level::abort();
+        }
+    }
 }
 
 /// Adds to the panic hook, once a process, what ends it when a worker is lost.
@@ -89,10 +111,6 @@ fn install() {
                 signal_hook::low_level::exit(PEER_LOST_STATUS);
             }
             earlier(panicked);
-            if IS_WORKER.get() {
-                say("timely-kafka: a worker panicked; the process aborts, since its other workers would wait for it for ever");
-                signal_hook::low_level::abort();
-            }
         }));
     });
 }

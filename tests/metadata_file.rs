@@ -228,7 +228,12 @@ fn a_file_that_cannot_be_read_is_refused_with_the_reason() {
         error.words().replace(folder.path().to_str().unwrap(), "")
     };
     fs::write(folder.path().join("streams.yaml"), b"a\xff").unwrap();
+    fs::create_dir(folder.path().join("folder")).unwrap();
 
+    assert_eq!(
+        refused("folder"),
+        "metadata file /folder: is a directory; expected a file"
+    );
     assert_eq!(
         refused("none.yaml"),
         "metadata file /none.yaml: reading failed: No such file or directory (os error 2)"

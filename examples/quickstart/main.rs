@@ -19,10 +19,12 @@ mod stage;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use timely_kafka::timely::Config;
 use timely_kafka::timely::dataflow::channels::pact::Exchange;
 use timely_kafka::timely::dataflow::operators::{Inspect, Operator};
@@ -45,12 +47,23 @@ const STEP_WITHIN: Duration = Duration::from_secs(20);
 /// How often what is waited for is looked at when nothing is heard.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// Moves a stream from one Kafka cluster to another while a dataflow reads it.
+///
+/// Needs no broker, no file and no network, and takes no arguments. RUST_LOG=timely_kafka=debug
+/// tells, on standard error, what the source does about the move.
+#[derive(Debug, Parser)]
+#[command(name = "quickstart", max_term_width = 100)]
+#[expect(clippy::doc_markdown, reason = "these are the words of --help")]
+struct Arguments {}
+
 fn main() -> Result<ExitCode, Box<dyn Error>> {
+    Arguments::parse();
     // Silent unless asked for: what a person must know is told without it.
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::OFF.into());
     tracing_subscriber::fmt()
         .with_env_filter(filter.from_env_lossy())
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .init();
     let (sender, events) = mpsc::channel();
     let mut stage = Stage::set(sender.clone())?;

@@ -73,6 +73,32 @@ impl std::convert::From<From> for StartAt {
 }
 
 impl Arguments {
+    /// Finds out whether the processes that they name can be.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (process, processes) = (self.process, self.processes);
+        if process >= processes {
+            return Err(format!(
+                "-p {process}: there is no such process; expected a number from 0 to {}, as -n is \
+                 {processes}",
+                processes - 1
+            ));
+        }
+        let Some(file) = &self.hostfile else {
+            return Ok(());
+        };
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| format!("hostfile {}: cannot be read: {error}", file.display()))?;
+        let addresses = text.lines().count();
+        if addresses < usize::from(processes) {
+            return Err(format!(
+                "hostfile {}: has {addresses} lines; expected the host:port of each of \
+                 {processes} processes, one a line",
+                file.display()
+            ));
+        }
+        Ok(())
+    }
+
     pub(crate) fn format(&self) -> Format {
         if self.json {
             Format::Json
@@ -111,9 +137,14 @@ pub(crate) fn unknown_stream(stream: &str, file: &Path, known: &[&str]) -> Strin
         .iter()
         .min_by_key(distance)
         .filter(|name| distance(name) * 2 <= stream.chars().count());
-    let nearest = nearest.map_or(String::new(), |name| format!("; did you mean '{name}'?"));
-    format!(
-        "stream '{stream}' is not described by {file}; expected one of: {}{nearest}",
-        known.join(", ")
-    )
+    match (known, nearest) {
+        ([only], _) => {
+            format!("stream '{stream}' is not described by {file}; expected '{only}'")
+        }
+        (_, nearest) => format!(
+            "stream '{stream}' is not described by {file}; expected one of: {}{}",
+            known.join(", "),
+            nearest.map_or(String::new(), |name| format!("; did you mean '{name}'?"))
+        ),
+    }
 }

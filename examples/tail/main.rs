@@ -19,37 +19,33 @@
 mod arguments;
 mod json;
 mod printer;
+mod signals;
 mod text;
 
 use std::error::Error;
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use timely_kafka::metadata::MetadataService;
 use timely_kafka::model::StreamId;
 use timely_kafka::timely::dataflow::operators::Inspect;
 use timely_kafka::timely::dataflow::{ProbeHandle, Scope};
 use timely_kafka::{
-    FileMetadataService, KafkaSource, ReadOptions, SourceControl, Subscription, TimeMap,
+    FailureKind, FileMetadataService, Health, HealthStatus, KafkaSource, ReadOptions, Subscription,
+    TimeMap,
 };
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use self::arguments::Arguments;
 use self::printer::Printer;
-
-/// Every end is within 5 s of the signal, also if nobody takes what is printed.
-const END_WITHIN: Duration = Duration::from_millis(4_500);
+use self::signals::Ending;
 
 /// How long the metadata file may take to be read before anything else is done.
 const CHECK_WITHIN: Duration = Duration::from_secs(10);
@@ -64,12 +60,21 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter.from_env_lossy())
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .init();
-    if let Err(words) = check(&arguments) {
+    // First of all: whoever asks it to end while it starts is not to be told that it failed.
+    let ending = match signals::await_signals() {
+        Ok(ending) => ending,
+        Err(error) => {
+            complain(&format!("signals cannot be awaited: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(words) = arguments.check().and_then(|()| check(&arguments)) {
         complain(&words);
         return ExitCode::from(USAGE);
     }
-    match tail(&arguments) {
+    match tail(&arguments, &ending) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -101,7 +106,7 @@ fn check(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Reads and prints until it is asked to end; whether everything could be read and printed.
-fn tail(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
+fn tail(arguments: &Arguments, ending: &Ending) -> Result<bool, Box<dyn Error>> {
     let source = KafkaSource::builder()
         .name("tail")
         .metadata(FileMetadataService::new(&arguments.metadata))
@@ -109,12 +114,12 @@ fn tail(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         .start(arguments.from.into())
         .build()?;
     let control = source.control();
-    let (done, ended) = mpsc::channel::<()>();
-    end_on_signals(control.clone(), ended)?;
+    let (running, stopping) = (ending.clone(), control.clone());
 
     let failed = Arc::new(AtomicBool::new(false));
     let (format, output, failing) = (arguments.format(), own_stdout()?, Arc::clone(&failed));
     let workers = timely_kafka::execute_from_args(arguments.timely(), move |worker| {
+        running.stops(&stopping);
         worker.dataflow(|scope| {
             let printer = Printer::new(
                 format,
@@ -128,8 +133,7 @@ fn tail(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     for worker in workers.join() {
         worker?;
     }
-    // From here on a signal has nothing to end.
-    drop(done);
+    ending.ended();
     Ok(!failed.load(Ordering::SeqCst))
 }
 
@@ -141,7 +145,13 @@ fn read(source: &KafkaSource, scope: Scope<'_, u64>, printer: Printer, failed: &
     let options = ReadOptions::new(TimeMap::identity()).with_probe(&printed);
     let read = source.read_with(scope, options);
     printer.print(read.batches, &printed);
-    read.health.inspect(|health| complain(&health.to_string()));
+    read.health.inspect(|health| {
+        complain(&health.to_string());
+        if ends_it(health) {
+            // No tick can end any more, so what waits for one would wait for ever.
+            std::process::exit(1);
+        }
+    });
     let failed = Arc::clone(failed);
     read.errors.inspect(move |error| {
         failed.store(true, Ordering::SeqCst);
@@ -157,26 +167,10 @@ fn own_stdout() -> io::Result<Arc<File>> {
     Ok(Arc::new(File::from(output)))
 }
 
-/// Asks the source to end when a signal comes, and ends the process when that takes too long.
-fn end_on_signals(control: SourceControl, ended: Receiver<()>) -> Result<(), Box<dyn Error>> {
-    let twice = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal arms what the second one sets off.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&twice))?;
-        signal_hook::flag::register(signal, Arc::clone(&twice))?;
-    }
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    thread::spawn(move || {
-        if signals.forever().next().is_none() {
-            return;
-        }
-        control.stop();
-        if let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(END_WITHIN) {
-            complain("not all that was read could be printed in time");
-            std::process::exit(1);
-        }
-    });
-    Ok(())
+/// Whether nothing can be read any more, whatever else happens.
+fn ends_it(health: &Health) -> bool {
+    health.status == HealthStatus::Failing(FailureKind::Definite)
+        && ["source", "binding log"].contains(&health.subject.as_str())
 }
 
 /// Says something to a person, on standard error.

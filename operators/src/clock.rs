@@ -1,15 +1,31 @@
 //! The only place that reads a clock.
+//!
+//! There are two. What is due is measured by one that never goes back and takes no part in
+//! corrections; the names of ticks come from the one that people set.
 
-use std::time::{Duration, SystemTime};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime};
 
 use timely::scheduling::Activator;
 
-/// The time since the Unix epoch. It may go back.
+/// The time to measure by: the time since the Unix epoch as this process first knew it, and what has
+/// passed since. It never goes back, and a correction of the clock does not move it.
 #[expect(
     clippy::disallowed_methods,
     reason = "operators ask here once an activation, and pass it on as an argument"
 )]
 pub(crate) fn now() -> Duration {
+    static BEGIN: LazyLock<(Duration, Instant)> = LazyLock::new(|| (wall(), Instant::now()));
+    let (wall, begin) = *BEGIN;
+    wall + begin.elapsed()
+}
+
+/// The time since the Unix epoch, as the clock has it now. It may go back.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "asked once an activation, by the enumerator"
+)]
+pub(crate) fn wall() -> Duration {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()

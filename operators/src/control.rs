@@ -20,6 +20,8 @@ pub struct SourceControl<S: Split> {
 }
 
 struct Shared<S: Split> {
+    /// Kept apart, so that it is never lost among very many others.
+    stop: bool,
     commands: Vec<Command<S>>,
     /// The readers of this process.
     readers: Vec<Waker>,
@@ -31,6 +33,7 @@ impl<S: Split> SourceControl<S> {
     pub fn new() -> Self {
         Self {
             shared: Arc::new(Mutex::new(Shared {
+                stop: false,
                 commands: Vec::new(),
                 readers: Vec::new(),
             })),
@@ -94,10 +97,14 @@ impl<S: Split> SourceControl<S> {
     /// somebody asks in a loop.
     pub fn ask(&self, command: Command<S>) {
         let mut shared = self.lock();
-        if shared.commands.len() >= COMMANDS_MAX {
-            shared.commands.pop();
+        if command == Command::Stop {
+            shared.stop = true;
+        } else {
+            if shared.commands.len() >= COMMANDS_MAX {
+                shared.commands.pop();
+            }
+            shared.commands.push(command);
         }
-        shared.commands.push(command);
         for reader in &shared.readers {
             reader.wake();
         }
@@ -105,7 +112,12 @@ impl<S: Split> SourceControl<S> {
 
     /// What was asked for since the last call, by whichever reader comes first.
     pub(crate) fn take(&self) -> Vec<Command<S>> {
-        std::mem::take(&mut self.lock().commands)
+        let mut shared = self.lock();
+        let mut commands = std::mem::take(&mut shared.commands);
+        if std::mem::take(&mut shared.stop) {
+            commands.push(Command::Stop);
+        }
+        commands
     }
 
     pub(crate) fn listen(&self, reader: Waker) {

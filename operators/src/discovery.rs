@@ -63,6 +63,10 @@ pub enum DiscoveryRequest<S: Split> {
         request: RequestId,
         /// The split, which the latest metadata lists.
         split: S,
+        /// Whether other splits of its group were known before it was found, in this run or an
+        /// earlier one: then it begins where it begins, whatever the rule, since what was written
+        /// between its creation and its discovery must not be lost.
+        sibling: bool,
     },
 }
 

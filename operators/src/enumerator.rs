@@ -112,6 +112,7 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
             };
             waker.clear();
             let now = clock::now();
+            operator.coordinator.handle_clock(clock::wall(), now);
             // `for_each` and not `for_each_stamp`: a reader's reports stay in their order.
             reports.for_each(|_, batch| {
                 for report in batch.drain(..) {

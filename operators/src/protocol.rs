@@ -3,6 +3,8 @@
 //! Two streams carry it, in order: directives from the enumerator to one reader each, and reports
 //! from the readers back. Both run on ports that hold nobody's frontier.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::assignor::ReaderProfile;
@@ -11,6 +13,9 @@ use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
 use crate::health::FailureKind;
 use crate::split::Split;
 use crate::tick::Tick;
+
+/// What must be the same in every process: settings by their names, as text that shows no secret.
+pub type Configuration = BTreeMap<String, String>;
 
 /// What the enumerator tells one reader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -77,8 +82,8 @@ pub enum Report<S: Split> {
     Hello {
         /// The reader.
         reader: ReaderProfile,
-        /// The digest of its configuration; all readers must have the same.
-        configuration: u64,
+        /// Its configuration, setting by setting; all readers must have the same.
+        configuration: Configuration,
     },
     /// A split is not read any more, and what was fetched of it but not emitted is gone.
     Released {

@@ -12,6 +12,7 @@ use crate::enumerator::{Enumeration, enumerator};
 use crate::event::Observer;
 use crate::fetcher::SplitFetcher;
 use crate::health::Health;
+use crate::protocol::Configuration;
 use crate::reader::{AdmissionHook, ReaderOptions, ReaderParts, reader};
 use crate::split::Split;
 use crate::tick::{SourceTime, TimeMap};
@@ -44,8 +45,8 @@ pub struct SourceOptions<T: SourceTime, S: Split> {
     pub crashes_max: u32,
     /// How long a split with a lag may bring nothing before it is read again.
     pub stuck_after: Duration,
-    /// The digest of everything that must be the same in every process.
-    pub configuration: u64,
+    /// What must be the same in every process; a source whose processes differ is refused.
+    pub configuration: Configuration,
     /// What the user can ask for while the source runs.
     pub control: SourceControl<S>,
     /// Hears what happens.
@@ -70,7 +71,7 @@ impl<T: SourceTime, S: Split> SourceOptions<T, S> {
             rack: None,
             crashes_max: ReaderOptions::default().crashes_max,
             stuck_after: ReaderOptions::default().stuck_after,
-            configuration: 0,
+            configuration: Configuration::new(),
             control: SourceControl::new(),
             observer: Observer::deaf(),
         }

@@ -37,6 +37,13 @@ pub trait Split: Portable + Display {
 
     /// What one metadata epoch says: which splits belong to the source and how they are reached.
     type Metadata: Metadata<Self>;
+
+    /// Whether a split of this name that is `found` is another one than the one that was `known`.
+    ///
+    /// What is not known contradicts nothing.
+    fn contradicts(known: &Self::Identity, found: &Self::Identity) -> bool {
+        known != found
+    }
 }
 
 /// The content of one metadata epoch.

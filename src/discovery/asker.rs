@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use timely_splits::discovery::{DiscoveryEvent, FoundSplit};
-use timely_splits::epoch::MetadataEpoch;
+use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
 use super::claims::Claims;
-use super::inbox::{Inbox, Post, Target};
+use super::findings::Findings;
+use super::inbox::{Inbox, Post, Target, WantedStart};
 use super::outlet::{Outlet, Unheard, Voice};
 use super::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
@@ -49,13 +49,9 @@ pub(super) struct Asker {
     /// When the topics are to be described; `None` while there is no target.
     round_due: Option<Instant>,
     backoff: Backoff,
-    /// What was last reported, so that it is not reported again.
-    reported: Option<(MetadataEpoch, Vec<(KafkaSplit, KafkaIdentity)>)>,
-    /// The partitions that each topic had when it was first found.
-    ///
-    /// One that is not among them was added later, and is read from its beginning: what was written
-    /// to it before it was noticed belongs to the stream.
-    first_found: BTreeMap<TopicName, BTreeSet<Partition>>,
+    findings: Findings,
+    /// Whether the cluster is not read because another name has it, which any new metadata can end.
+    refused: bool,
     starts: Starts,
 }
 
@@ -99,8 +95,8 @@ impl Asker {
             client: None,
             round_due: None,
             backoff: Backoff::new(),
-            reported: None,
-            first_found: BTreeMap::new(),
+            findings: Findings::default(),
+            refused: false,
             starts: Starts::default(),
         }
     }
@@ -110,8 +106,7 @@ impl Asker {
             if let Some((_, client)) = &mut self.client {
                 client.attend();
             }
-            self.adopt(post);
-            if self.step().is_err() {
+            if self.adopt(post).and_then(|()| self.step()).is_err() {
                 return;
             }
         }
@@ -124,50 +119,71 @@ impl Asker {
         due.into_iter().flatten().min()
     }
 
-    fn adopt(&mut self, post: Post) {
+    fn adopt(&mut self, post: Post) -> Result<(), Unheard> {
         let now = Instant::now();
         if let Some(target) = post.target {
-            self.aim(target, now);
+            self.aim(target, now)?;
         }
-        for (request, split) in post.starts {
-            if let Some(start) = self.rule(&split) {
-                self.starts.want(request, split, start, now);
+        for wanted in post.starts {
+            if let Some(start) = self.rule(&wanted) {
+                self.starts.want(wanted.request, wanted.split, start, now);
             }
         }
+        Ok(())
     }
 
-    /// Where reading `split` starts; `None` if it is not listed.
-    fn rule(&self, split: &KafkaSplit) -> Option<StartAt> {
-        let rule = self.target.as_ref()?.topics.get(&split.topic)?;
-        let first = self.first_found.get(&split.topic);
-        let added_later = first.is_some_and(|first| !first.contains(&split.partition));
-        Some(if added_later {
+    /// Where reading the split starts; `None` if it is not listed.
+    ///
+    /// A partition that was added to a known topic begins where it begins: what was written between
+    /// its creation and its discovery must not be lost.
+    fn rule(&self, wanted: &WantedStart) -> Option<StartAt> {
+        let rule = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
+        Some(if wanted.sibling {
             StartAt::Earliest
         } else {
             *rule
         })
     }
 
-    fn aim(&mut self, target: Target, now: Instant) {
-        let before = self.target.as_ref().map(|before| &before.properties);
-        if before != Some(&target.properties) {
+    /// Takes `wanted` over, and asks for it if it differs from the one before.
+    ///
+    /// If its epoch alone does, other clusters changed. Asking at each of their changes would load
+    /// this one with what does not concern it, and if they came faster than it answers, no answer
+    /// would ever be about the metadata of its time.
+    fn aim(&mut self, wanted: Target, now: Instant) -> Result<(), Unheard> {
+        let before = self.target.take();
+        let before = before.as_ref();
+        let target = self.target.insert(wanted);
+        let same = before.is_some_and(|before| before.asks_the_same(target));
+        if before.is_none_or(|before| before.properties != target.properties) {
             // Dropping it closes it on another thread.
             self.client = None;
             self.backoff = Backoff::new();
+            self.findings.doubt();
         }
         let listed = |topic: &TopicName| target.topics.contains_key(topic);
-        self.first_found.retain(|topic, _| listed(topic));
+        self.findings.retain(listed);
         self.starts.retain(|split| listed(&split.topic));
         let cluster = &self.cluster;
-        let subjects: BTreeSet<String> = target
-            .topics
-            .keys()
-            .map(|topic| topic_subject(cluster, topic))
-            .collect();
+        let topics = target.topics.keys();
+        let subjects: BTreeSet<_> = topics.map(|topic| topic_subject(cluster, topic)).collect();
         self.voice
             .retain(|subject| !subject.starts_with("topic ") || subjects.contains(subject));
-        self.target = Some(target);
-        self.round_due = Some(now);
+        if !same || self.refused {
+            self.round_due = Some(now);
+        }
+        self.report()
+    }
+
+    /// Reports what is known under the current epoch, as far as that was not done.
+    fn report(&mut self) -> Result<(), Unheard> {
+        let Some(target) = &self.target else {
+            return Ok(());
+        };
+        let events = self.findings.report(&self.cluster, target.epoch);
+        events
+            .into_iter()
+            .try_for_each(|event| self.outlet.send(event))
     }
 
     fn step(&mut self) -> Result<(), Unheard> {
@@ -182,6 +198,7 @@ impl Asker {
         let Some(target) = self.target.clone() else {
             return Ok(());
         };
+        self.round_due = None;
         let done = self.describe(&target)?;
         let wait = if done {
             self.backoff = Backoff::new();
@@ -189,7 +206,8 @@ impl Asker {
         } else {
             self.backoff.failed(self.options.interval)
         };
-        self.round_due = Some(Instant::now() + wait);
+        // A target that came meanwhile may want a round at once.
+        self.round_due.get_or_insert_with(|| Instant::now() + wait);
         Ok(())
     }
 
@@ -206,8 +224,13 @@ impl Asker {
         let asked = client
             .describe_topics(&topics, timeout)
             .and_then(|answers| Ok((answers, client.cluster_id(timeout)?)));
-        if self.inbox.is_closed() {
-            return Err(Unheard);
+        // The metadata may have changed while the cluster was asked. What it said of a topic holds
+        // under any epoch, but only if it is still reached in the same way.
+        let meanwhile = self.inbox.take(Some(Instant::now())).ok_or(Unheard)?;
+        self.adopt(meanwhile)?;
+        let now = self.target.as_ref();
+        if now.is_none_or(|now| now.properties != target.properties) {
+            return Ok(true);
         }
         let subject = format!("cluster {}", self.cluster);
         let (answers, id) = match asked {
@@ -227,11 +250,15 @@ impl Asker {
                  expected one name for one cluster",
                 id.0
             );
+            self.refused = true;
+            self.findings.doubt();
             self.voice.say(&subject, DEFINITE, &message)?;
             return Ok(true);
         }
+        self.refused = false;
         self.voice.well(&subject, "it answers")?;
-        self.report(target.epoch, answers, id)?;
+        self.note(answers, id)?;
+        self.report()?;
         Ok(true)
     }
 
@@ -242,7 +269,7 @@ impl Asker {
         }
         let made = resolve(properties)
             .map_err(|error| in_words(&error))
-            .and_then(|resolved| match ControlClient::new(resolved.iter()) {
+            .and_then(|resolved| match ControlClient::new(&resolved) {
                 Ok(client) => Ok((resolved, client)),
                 Err(error) => Err(error.to_string()),
             });
@@ -267,28 +294,36 @@ impl Asker {
             .take_if(|(made_of, _)| resolved.is_some_and(|resolved| resolved != *made_of));
     }
 
-    /// Reports the splits that `answers` name, and what is wrong with each topic.
-    fn report(
+    /// Notes what `answers` say of each listed topic, and says what is wrong with it.
+    fn note(
         &mut self,
-        epoch: MetadataEpoch,
         answers: Vec<TopicAnswer>,
-        id: Option<KafkaClusterId>,
+        cluster: Option<KafkaClusterId>,
     ) -> Result<(), Unheard> {
-        let mut splits = Vec::new();
         for TopicAnswer { topic, found } in answers {
+            let target = self.target.as_ref();
+            if !target.is_some_and(|target| target.topics.contains_key(&topic)) {
+                // It was unlisted while the cluster was asked.
+                continue;
+            }
             let subject = topic_subject(&self.cluster, &topic);
             match found {
                 Ok(found) => {
                     self.voice.well(&subject, "it is there")?;
-                    self.first_found
-                        .entry(topic.clone())
-                        .or_insert_with(|| found.partitions.iter().copied().collect());
-                    splits.extend(self.splits(&topic, found, id.as_ref()));
+                    self.note_topic(topic, found, cluster.clone());
                 }
-                Err(ControlError::UnknownTopic) => self.voice.say(
+                Err(ControlError::UnknownTopic) => {
+                    self.findings.does_not_exist(&topic);
+                    self.voice.say(
+                        &subject,
+                        HealthStatus::Waiting,
+                        "it does not exist; it is read as soon as somebody creates it",
+                    )?;
+                }
+                Err(ControlError::NotListed) => self.voice.say(
                     &subject,
                     HealthStatus::Waiting,
-                    "it does not exist; it is read as soon as somebody creates it",
+                    "it does not exist, or may not be seen; it is read as soon as it is there",
                 )?,
                 Err(error) => {
                     let message = format!("asking for its partitions failed: {error}");
@@ -296,38 +331,17 @@ impl Asker {
                 }
             }
         }
-        if self
-            .reported
-            .as_ref()
-            .is_some_and(|(last, same)| *last == epoch && *same == splits)
-        {
-            return Ok(());
-        }
-        let cluster = &self.cluster;
-        tracing::debug!(%cluster, %epoch, splits = splits.len(), "found splits");
-        self.reported = Some((epoch, splits.clone()));
-        let splits = splits.into_iter();
-        let found = splits.map(|(split, identity)| FoundSplit::new(split, identity));
-        self.outlet.send(DiscoveryEvent::Found {
-            epoch,
-            splits: found.collect(),
-        })
+        self.findings.answered();
+        Ok(())
     }
 
-    fn splits(
-        &self,
-        topic: &TopicName,
-        found: FoundTopic,
-        cluster: Option<&KafkaClusterId>,
-    ) -> impl Iterator<Item = (KafkaSplit, KafkaIdentity)> {
+    fn note_topic(&mut self, topic: TopicName, found: FoundTopic, cluster: Option<KafkaClusterId>) {
+        let partitions: BTreeSet<_> = found.partitions.into_iter().collect();
         let identity = KafkaIdentity {
-            cluster: cluster.cloned(),
+            cluster,
             topic: found.id,
         };
-        found.partitions.into_iter().map(move |partition| {
-            let split = KafkaSplit::new(self.cluster.clone(), topic.clone(), partition);
-            (split, identity.clone())
-        })
+        self.findings.exists(topic, identity, &partitions);
     }
 
     /// Looks up the starts that are due, one call's worth at a time.
@@ -423,6 +437,10 @@ fn in_words(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use timely_splits::epoch::MetadataEpoch;
+
+    use timely_splits::epoch::RequestId;
+
     use super::*;
 
     /// The embedded clusters cannot add partitions.
@@ -452,15 +470,20 @@ mod tests {
             let topic = TopicName::new(name).unwrap();
             KafkaSplit::new(cluster.clone(), topic, Partition(partition))
         };
-        let before = asker.rule(&split("orders", 1));
+        let wanted = |name: &str, partition: i32, sibling: bool| WantedStart {
+            request: RequestId(1),
+            split: split(name, partition),
+            sibling,
+        };
 
-        asker
-            .first_found
-            .insert(orders, BTreeSet::from([Partition(0)]));
-
-        assert_eq!(before, Some(StartAt::Latest));
-        assert_eq!(asker.rule(&split("orders", 0)), Some(StartAt::Latest));
-        assert_eq!(asker.rule(&split("orders", 1)), Some(StartAt::Earliest));
-        assert_eq!(asker.rule(&split("payments", 0)), None);
+        assert_eq!(
+            asker.rule(&wanted("orders", 0, false)),
+            Some(StartAt::Latest)
+        );
+        assert_eq!(
+            asker.rule(&wanted("orders", 1, true)),
+            Some(StartAt::Earliest)
+        );
+        assert_eq!(asker.rule(&wanted("payments", 0, false)), None);
     }
 }

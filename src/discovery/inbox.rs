@@ -19,6 +19,22 @@ pub(super) struct Target {
     pub(super) properties: ClientProperties,
 }
 
+impl Target {
+    /// Whether `other` differs in its epoch at most.
+    pub(super) fn asks_the_same(&self, other: &Self) -> bool {
+        self.topics == other.topics && self.properties == other.properties
+    }
+}
+
+/// A split whose start is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct WantedStart {
+    pub(super) request: RequestId,
+    pub(super) split: KafkaSplit,
+    /// Whether other partitions of its topic were known before it was found.
+    pub(super) sibling: bool,
+}
+
 /// What was left since the inbox was last looked into.
 #[derive(Debug, Default)]
 pub(super) struct Post {
@@ -27,7 +43,7 @@ pub(super) struct Post {
     /// Splits whose start is wanted.
     ///
     /// Bounded by the splits of the cluster: the coordinator asks for each once.
-    pub(super) starts: Vec<(RequestId, KafkaSplit)>,
+    pub(super) starts: Vec<WantedStart>,
 }
 
 #[derive(Debug, Default)]
@@ -53,8 +69,8 @@ impl Inbox {
     }
 
     /// Asks where reading `split` starts.
-    pub(super) fn post_start(&self, request: RequestId, split: KafkaSplit) {
-        self.lock().post.starts.push((request, split));
+    pub(super) fn post_start(&self, wanted: WantedStart) {
+        self.lock().post.starts.push(wanted);
         self.changed.notify_one();
     }
 

@@ -8,11 +8,13 @@
 //! - [`Inbox`]: what a control thread is to do; a newer target replaces an older one.
 //! - [`Asker`]: the control thread of one cluster, which describes topics in rounds.
 //! - [`Starts`](starts::Starts): splits whose start is being looked up.
+//! - [`Findings`](findings::Findings): what a cluster has said, reported under each metadata epoch.
 //! - [`Claims`]: which cluster name has which Kafka cluster.
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
 
 mod asker;
 mod claims;
+mod findings;
 mod inbox;
 mod outlet;
 mod starts;
@@ -32,7 +34,7 @@ use timely_splits::health::{FailureKind, Health, HealthStatus};
 
 use self::asker::{AskOptions, Asker};
 use self::claims::Claims;
-use self::inbox::{Inbox, Target};
+use self::inbox::{Inbox, Target, WantedStart};
 use self::outlet::Outlet;
 use self::streams::SubscribedStreams;
 use crate::metadata::thread::{MetadataOptions, MetadataThread};
@@ -188,10 +190,18 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
     fn request(&mut self, request: DiscoveryRequest<KafkaSplit>) {
         match request {
             DiscoveryRequest::Discover { epoch, metadata } => self.discover(epoch, &metadata),
-            DiscoveryRequest::Resolve { request, split } => {
+            DiscoveryRequest::Resolve {
+                request,
+                split,
+                sibling,
+            } => {
                 // A cluster that is not listed any more leaves requests unanswered, as promised.
                 if let Some(inbox) = self.clusters.get(&split.cluster) {
-                    inbox.post_start(request, split);
+                    inbox.post_start(WantedStart {
+                        request,
+                        split,
+                        sibling,
+                    });
                 }
             }
         }

@@ -9,6 +9,7 @@ use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 
 use crate::model::KafkaSplit;
+use crate::model::words::without_numbers;
 
 /// Nobody takes events any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +111,4 @@ impl Voice {
         let health = Health::new(subject, status, message);
         self.outlet.send(DiscoveryEvent::Health(health))
     }
-}
-
-fn without_numbers(message: &str) -> String {
-    message.chars().filter(|c| !c.is_ascii_digit()).collect()
 }

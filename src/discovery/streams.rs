@@ -6,9 +6,10 @@ use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::HealthStatus;
 
 use super::outlet::{Outlet, Unheard, Voice};
-use crate::metadata::Subscription;
 use crate::metadata::subscription::Selected;
 use crate::metadata::thread::MetadataEvent;
+use crate::metadata::{DidYouMean, Subscription};
+use crate::model::words::some_of;
 use crate::model::{StreamId, StreamsMetadata};
 
 /// The subject of health about the metadata service.
@@ -16,9 +17,6 @@ const SERVICE: &str = "metadata service";
 
 /// The subject of health about a subscription that selects nothing.
 const SUBSCRIPTION: &str = "subscription";
-
-/// The most names that a message lists.
-const NAMES_MAX: usize = 10;
 
 /// Hands on what a metadata service says about the subscribed streams.
 #[derive(Debug)]
@@ -85,41 +83,28 @@ impl SubscribedStreams {
 
 /// What is subscribed and not there: each subject with its message.
 fn waited_for(selected: &Selected) -> Vec<(String, String)> {
-    let known = names(&selected.known);
+    let known = &selected.known;
+    let described = if known.is_empty() {
+        "no stream at all".to_owned()
+    } else {
+        some_of(known)
+    };
     let mut waited_for: Vec<_> = selected
         .unknown
         .iter()
         .map(|unknown| {
-            let nearest = unknown
-                .nearest
-                .as_ref()
-                .map_or_else(String::new, |name| format!("; did you mean '{name}'?"));
-            let message = format!("the metadata does not describe it, but {known}{nearest}");
+            let nearest = DidYouMean(unknown.nearest.as_ref().map(StreamId::as_str));
+            let message = match (known.as_slice(), &unknown.nearest) {
+                // Named once, although it is all there is.
+                ([_], Some(_)) => format!("the metadata does not describe it{nearest}"),
+                _ => format!("the metadata does not describe it, but {described}{nearest}"),
+            };
             (format!("stream {}", unknown.stream), message)
         })
         .collect();
     if waited_for.is_empty() && selected.metadata.streams.is_empty() {
-        let message = format!("it selects no stream; the metadata describes {known}");
+        let message = format!("it selects no stream; the metadata describes {described}");
         waited_for.push((SUBSCRIPTION.to_owned(), message));
     }
     waited_for
-}
-
-/// Names for a person: all of them, or the first ones and how many more there are.
-fn names(known: &[StreamId]) -> String {
-    if known.is_empty() {
-        return "no stream at all".to_owned();
-    }
-    let shown: Vec<String> = known
-        .iter()
-        .take(NAMES_MAX)
-        .map(|name| format!("'{name}'"))
-        .collect();
-    let more = known.len() - shown.len();
-    let shown = shown.join(", ");
-    if more == 0 {
-        shown
-    } else {
-        format!("{shown} and {more} more")
-    }
 }

@@ -11,6 +11,7 @@ use timely_splits::health::{FailureKind, Health, HealthStatus};
 
 use super::ffi::{NativeError, Said};
 use crate::model::ClusterId;
+use crate::model::words::without_numbers;
 
 /// How long a client must not have complained to be well again if nothing else shows it: longer than
 /// a broker that hangs takes to be noticed once more.
@@ -110,6 +111,20 @@ impl Complaints {
         ))
     }
 
+    /// Whether the client complained since it was well.
+    pub(super) fn is_failing(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Another client takes the place of the one that complained, or that ended in another way: it is
+    /// not well before it has shown so, and what it complains of is news.
+    pub(super) fn start_over(&mut self, now: Instant) {
+        self.shown.clear();
+        self.causes.clear();
+        self.closest = None;
+        self.last = Some(now);
+    }
+
     fn complain(&mut self, error: &NativeError, now: Instant) -> Option<Health> {
         let closeness = Closeness::of(error);
         self.last = Some(now);
@@ -152,19 +167,6 @@ impl Complaints {
             self.causes.insert(broker.to_owned(), cause.to_owned());
         }
     }
-}
-
-/// `text` with every number as `#`: what repeats differs in ports and durations.
-fn without_numbers(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
-        if !character.is_ascii_digit() {
-            plain.push(character);
-        } else if !plain.ends_with('#') {
-            plain.push('#');
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -23,6 +23,12 @@ pub enum MetadataError {
         #[source]
         source: io::Error,
     },
+    /// The path is that of a directory.
+    #[error("metadata file {}: is a directory; expected a file", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The file is too large to be metadata.
     #[error("metadata file {}: larger than {bytes_max} bytes, which is the most that is read", path.display())]
     TooLarge {
@@ -122,6 +128,7 @@ impl MetadataError {
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Unreadable { .. }
+            | Self::Directory { .. }
             | Self::TooLarge { .. }
             | Self::Notation { .. }
             | Self::Mistakes { .. }
@@ -185,7 +192,10 @@ impl Display for DidYouMean<'_> {
     }
 }
 
-/// Mistakes: one on the same line, several on a line each.
+/// The most mistakes that a message lists: a person mends them from the first one on.
+const MISTAKES_MAX: usize = 20;
+
+/// Mistakes: one on the same line, several on a line each, and how many more there are.
 struct Listed<'a>(&'a [Mistake]);
 
 impl Display for Listed<'_> {
@@ -194,8 +204,12 @@ impl Display for Listed<'_> {
             return write!(f, "{mistake}");
         }
         write!(f, "{} mistakes", self.0.len())?;
-        self.0
-            .iter()
-            .try_for_each(|mistake| write!(f, "\n  {mistake}"))
+        let mut mistakes = self.0.iter();
+        let mut shown = mistakes.by_ref().take(MISTAKES_MAX);
+        shown.try_for_each(|mistake| write!(f, "\n  {mistake}"))?;
+        match mistakes.len() {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
+        }
     }
 }

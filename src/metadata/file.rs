@@ -120,6 +120,9 @@ impl FileMetadataService {
 impl MetadataService for FileMetadataService {
     fn ask(&mut self, deadline: Instant) -> Result<StreamsMetadata, MetadataError> {
         let path = self.path.clone();
+        if path.is_dir() {
+            return Err(MetadataError::Directory { path });
+        }
         let Some(notation) = Notation::of(&path) else {
             return Err(MetadataError::Notation { path });
         };

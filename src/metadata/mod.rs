@@ -14,6 +14,7 @@ mod error;
 mod file;
 mod fixed;
 mod format;
+pub(crate) mod mask;
 mod nearest;
 mod properties;
 mod reference;
@@ -22,6 +23,7 @@ mod service;
 pub(crate) mod subscription;
 pub(crate) mod thread;
 
+pub(crate) use self::error::DidYouMean;
 pub use self::error::{MetadataError, Mistake};
 pub use self::file::FileMetadataService;
 pub use self::fixed::FixedMetadataService;

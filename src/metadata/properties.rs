@@ -41,7 +41,8 @@ const REFUSED: [(&str, &str); 14] = [
     ),
 ];
 
-const COMMITS: &str = "offsets are committed after their tick is durable, never by the client";
+const COMMITS: &str =
+    "positions are kept in the source's own log, and nothing is committed to Kafka";
 const LOOP: &str = "it belongs to how the source drives its clients";
 
 /// Why a client property cannot be set.
@@ -125,5 +126,16 @@ mod tests {
             PropertyCheck::Unknown(Some("fetch.min.bytes"))
         );
         assert_eq!(check("x"), PropertyCheck::Unknown(None));
+    }
+
+    #[test]
+    fn what_can_be_shown_are_properties_that_there_are() {
+        let showable = include_str!("../model/showable.txt").lines();
+        for name in showable.filter(|line| !line.starts_with('#')) {
+            assert!(
+                !matches!(check(name), PropertyCheck::Unknown(_)),
+                "{name} is none"
+            );
+        }
     }
 }

@@ -65,6 +65,14 @@ impl Split for KafkaSplit {
     type Position = KafkaPosition;
     type Identity = KafkaIdentity;
     type Metadata = StreamsMetadata;
+
+    fn contradicts(known: &KafkaIdentity, found: &KafkaIdentity) -> bool {
+        fn differ<I: PartialEq>(known: Option<&I>, found: Option<&I>) -> bool {
+            matches!((known, found), (Some(known), Some(found)) if known != found)
+        }
+        differ(known.cluster.as_ref(), found.cluster.as_ref())
+            || differ(known.topic.as_ref(), found.topic.as_ref())
+    }
 }
 
 /// The id that a Kafka cluster has given itself.

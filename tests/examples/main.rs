@@ -7,6 +7,7 @@
 
 mod support;
 mod tail;
+mod tail_starts;
 
 use std::time::Duration;
 
@@ -41,16 +42,34 @@ fn the_quickstart_moves_the_stream_and_ends_with_a_good_verdict() {
     assert!(!said.concat().contains('\x1b'), "{said:#?}");
 }
 
+#[test]
+fn an_example_that_takes_no_arguments_says_so() {
+    for name in ["quickstart", "counts"] {
+        let mut asked = Example::start(name, &["--help"]);
+        let mut unknown = Example::start(name, &["--worker", "2"]);
+
+        assert_eq!(asked.status(WITHIN), Some(0));
+        assert_eq!(unknown.status(WITHIN), Some(2));
+
+        let help = asked.rest_of_output().join("\n");
+        let said = unknown.rest_of_errors().join("\n");
+        assert!(help.contains(&format!("Usage: {name}")), "{help}");
+        assert!(said.contains("unexpected argument '--worker'"), "{said}");
+    }
+}
+
 /// What a person follows a migration by.
 #[test]
 fn the_log_of_the_quickstart_tells_the_story_of_the_migration() {
-    let log = [("RUST_LOG", "timely_kafka=debug"), ("NO_COLOR", "1")];
+    // No terminal, so no colours, without saying so.
+    let log = [("RUST_LOG", "timely_kafka=debug")];
     let mut quickstart = Example::start_with("quickstart", &[], &log);
 
     let status = quickstart.status(WITHIN);
 
     let story = quickstart.rest_of_errors();
     assert_eq!(status, Some(0));
+    assert!(!story.concat().contains('\x1b'), "{story:#?}");
     let mut lines = story.iter();
     for chapter in [
         "metadata epoch 1: orders = A[orders]",

@@ -13,16 +13,16 @@ use timely_kafka::embedded::{EmbeddedCluster, EmbeddedRecord};
 use crate::support::{Example, LINE_WITHIN};
 
 /// What is promised, and what a busy machine may need on top.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-struct Clusters {
+pub(crate) struct Clusters {
     folder: TempDir,
     clusters: BTreeMap<&'static str, EmbeddedCluster>,
 }
 
 impl Clusters {
     /// Clusters with a topic `orders` of two partitions, of which the file describes `homes`.
-    fn start(names: &[&'static str], homes: &[&str]) -> Self {
+    pub(crate) fn start(names: &[&'static str], homes: &[&str]) -> Self {
         let start = |name: &&'static str| {
             let cluster = EmbeddedCluster::start().unwrap();
             cluster.create_topic("orders", 2).unwrap();
@@ -36,7 +36,7 @@ impl Clusters {
         clusters
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("streams.json")
     }
 
@@ -73,7 +73,7 @@ impl Clusters {
     }
 }
 
-fn tail(file: &Path, more: &[&str]) -> Example {
+pub(crate) fn tail(file: &Path, more: &[&str]) -> Example {
     Example::start("tail", &arguments(file, more))
 }
 
@@ -335,10 +335,7 @@ fn an_unknown_stream_is_refused_with_the_known_ones() {
 
     assert_eq!(tail.status(LINE_WITHIN), Some(2));
     let said = tail.rest_of_errors().concat();
-    let expected = format!(
-        "tail: stream 'oders' is not described by {file}; expected one of: orders; \
-         did you mean 'orders'?"
-    );
+    let expected = format!("tail: stream 'oders' is not described by {file}; expected 'orders'");
     assert_eq!(said, expected);
 }
 

@@ -75,7 +75,7 @@ streams:
     eats: { topics: [orders] }
 "#
         ),
-        "line 6, column 5: streams.orders.eats: cluster 'eats' is not described; expected one of 'clusters'; did you mean 'east'?"
+        "line 6, column 5: streams.orders.eats: cluster 'eats' is not described; expected 'east'"
     );
     assert_eq!(
         refused(
@@ -83,7 +83,7 @@ streams:
             r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "127.0.0.1:1"}}},
  "streams": {"orders": {"eats": {"topics": ["orders"]}}}}"#
         ),
-        "line 2, column 25: streams.orders.eats: cluster 'eats' is not described; expected one of 'clusters'; did you mean 'east'?"
+        "line 2, column 25: streams.orders.eats: cluster 'eats' is not described; expected 'east'"
     );
     assert_eq!(
         refused(
@@ -95,7 +95,7 @@ bootstrap.servers = "127.0.0.1:1"
 eats.topics = ["orders"]
 "#
         ),
-        "line 5, column 1: streams.orders.eats: cluster 'eats' is not described; expected one of 'clusters'; did you mean 'east'?"
+        "line 5, column 1: streams.orders.eats: cluster 'eats' is not described; expected 'east'"
     );
 }
 

@@ -6,6 +6,7 @@
 )]
 
 mod fields;
+mod hints;
 mod properties;
 
 use std::time::{Duration, Instant};

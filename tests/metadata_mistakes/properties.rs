@@ -157,7 +157,7 @@ streams: {}
         ),
         r#"3 mistakes
   line 5, column 7: clusters.east.properties."auto.offset.reset": cannot be set: positions come from the source's log and the starting rule of the stream
-  line 6, column 7: clusters.east.properties."enable.auto.commit": cannot be set: offsets are committed after their tick is durable, never by the client
+  line 6, column 7: clusters.east.properties."enable.auto.commit": cannot be set: positions are kept in the source's own log, and nothing is committed to Kafka
   line 7, column 7: clusters.east.properties."metadata.broker.list": cannot be set: it is another name of bootstrap.servers; write that one"#
     );
     assert_eq!(
@@ -172,7 +172,7 @@ streams: {}
         ),
         r#"3 mistakes
   line 3, column 3: clusters.east.properties."auto.offset.reset": cannot be set: positions come from the source's log and the starting rule of the stream
-  line 4, column 3: clusters.east.properties."enable.auto.commit": cannot be set: offsets are committed after their tick is durable, never by the client
+  line 4, column 3: clusters.east.properties."enable.auto.commit": cannot be set: positions are kept in the source's own log, and nothing is committed to Kafka
   line 5, column 3: clusters.east.properties."metadata.broker.list": cannot be set: it is another name of bootstrap.servers; write that one"#
     );
     assert_eq!(
@@ -188,7 +188,7 @@ metadata.broker.list = "a"
         ),
         r#"3 mistakes
   line 3, column 13: clusters.east.properties."auto.offset.reset": cannot be set: positions come from the source's log and the starting rule of the stream
-  line 4, column 13: clusters.east.properties."enable.auto.commit": cannot be set: offsets are committed after their tick is durable, never by the client
+  line 4, column 13: clusters.east.properties."enable.auto.commit": cannot be set: positions are kept in the source's own log, and nothing is committed to Kafka
   line 5, column 17: clusters.east.properties."metadata.broker.list": cannot be set: it is another name of bootstrap.servers; write that one"#
     );
 }

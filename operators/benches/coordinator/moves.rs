@@ -223,7 +223,7 @@ impl SplitDiscovery<Part> for Once {
                 let splits = parts.map(|split| FoundSplit::new(split, ())).collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
-            DiscoveryRequest::Resolve { request, split } => DiscoveryEvent::Resolved {
+            DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,
                 start: 0,

@@ -10,7 +10,7 @@ use timely_splits::assignor::{Assignor, ReaderProfile};
 use timely_splits::coordinator::{Coordinator, CoordinatorOptions, Intention};
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit};
 use timely_splits::epoch::{ReaderId, SplitEpoch};
-use timely_splits::protocol::{Directive, ReleaseReason, Report};
+use timely_splits::protocol::{Configuration, Directive, ReleaseReason, Report};
 use timely_splits::split::{Metadata, Split};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -105,7 +105,7 @@ impl<A: Assignor<Part>> Driven<A> {
         for id in 0..options.readers {
             driven.report(Report::Hello {
                 reader: ReaderProfile::new(ReaderId(id)),
-                configuration: 0,
+                configuration: Configuration::new(),
             });
         }
         driven
@@ -152,7 +152,7 @@ impl<A: Assignor<Part>> Driven<A> {
                     let found = DiscoveryEvent::Found { epoch, splits };
                     self.coordinator.handle_discovery(found, self.now);
                 }
-                Intention::Ask(DiscoveryRequest::Resolve { request, split }) => {
+                Intention::Ask(DiscoveryRequest::Resolve { request, split, .. }) => {
                     let start = 0;
                     let resolved = DiscoveryEvent::Resolved {
                         request,

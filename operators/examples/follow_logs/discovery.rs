@@ -81,7 +81,7 @@ impl SplitDiscovery<LogFile> for FolderDiscovery {
                 let splits = files.map(|file| FoundSplit::new(file, ())).collect();
                 self.found = Some(DiscoveryEvent::Found { epoch, splits });
             }
-            DiscoveryRequest::Resolve { request, split } => {
+            DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolved.push_back(DiscoveryEvent::Resolved {
                     request,
                     split,

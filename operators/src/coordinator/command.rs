@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use super::Coordinator;
 use super::ownership::Ownership;
 use super::ticks::Ending;
+use super::{Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::epoch::ReaderId;
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
-use crate::protocol::Command;
+use crate::protocol::{Command, Directive};
 use crate::split::Split;
+use crate::tick::Tick;
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn obey(&mut self, command: Command<S>, now: Duration) {
@@ -42,10 +43,36 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     fn end(&mut self, now: Duration) {
-        if self.ticks.ending == Ending::No {
-            self.ticks.ending = Ending::Asked;
-            self.ticks.due = now;
+        match self.phase {
+            Phase::Running if self.ticks.ending == Ending::No => {
+                self.ticks.ending = Ending::Asked;
+                self.ticks.due = now;
+            }
+            Phase::Gathering { .. } | Phase::Reserving => self.end_unstarted(),
+            Phase::Wedged => self.tell(SourceEvent::Health(Health::new(
+                "source",
+                HealthStatus::Failing(FailureKind::Definite),
+                "it cannot end in order, since not all that was emitted can become durable; end its \
+                 processes",
+            ))),
+            Phase::Running | Phase::Ended => {}
         }
+    }
+
+    /// Ends before the first tick: nothing was read, so there is nothing to bind.
+    fn end_unstarted(&mut self) {
+        self.phase = Phase::Ended;
+        self.ticks.ending = Ending::Reached;
+        for index in 0..self.options.readers {
+            let last = Directive::Tick {
+                close: None,
+                open: Tick::default(),
+                last: true,
+            };
+            self.intentions
+                .push_back(Intention::Send(ReaderId(index), last));
+        }
+        self.tell(SourceEvent::Ended);
     }
 
     fn move_to(&mut self, split: &S, to: ReaderId) -> Result<(), Refusal> {
@@ -93,6 +120,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let next = next.clone();
             entry.ownership = Ownership::Idle { next, since: now };
         }
+        entry.replaced = false;
+        entry.failing = None;
         self.reconsider(&split, now);
         self.quarantined.remove(&split);
         self.to_append.push(LogRecord::Readmitted(split));

@@ -1,5 +1,6 @@
 //! What the coordinator learns from the log and from the discovery.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ownership::{Entry, Ownership};
@@ -12,6 +13,7 @@ use crate::defect::{self, Defect};
 use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
+use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::protocol::Directive;
 use crate::split::{Metadata, Split};
@@ -59,9 +61,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.groups.remove(&group);
             }
         }
-        self.splits.remove(split);
+        if let Some(entry) = self.splits.remove(split) {
+            self.forgotten = self.forgotten.max(entry.split_epoch);
+        }
         self.bound.remove(split);
         self.quarantined.remove(split);
+        self.planning.forget(split);
+    }
+
+    /// The metadata service does not answer: what was in force before the restart is, until it does.
+    pub(super) fn metadata_failed(&mut self, now: Duration) {
+        if let Some(stored) = self.stored.take_if(|_| self.metadata.is_none()) {
+            self.adopt(stored, now);
+        }
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
@@ -75,6 +87,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             epoch,
             metadata: metadata.clone(),
         });
+        // An epoch that waits for the log is over. Metadata that changes while the log does not answer
+        // would otherwise fill the memory.
+        let is_metadata = |record: &LogRecord<S>| matches!(record, LogRecord::Metadata { .. });
+        self.to_append.retain(|record| !is_metadata(record));
         self.to_append.push(LogRecord::Metadata {
             epoch,
             metadata: metadata.clone(),
@@ -165,30 +181,57 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .into_iter()
             .filter(|found| metadata.lists(&found.split))
             .collect();
+        // What belongs to a group that has members came later than they did.
+        let known: BTreeSet<_> = listed
+            .iter()
+            .map(|found| S::Metadata::group_of(&found.split))
+            .filter(|group| self.groups.contains_key(group))
+            .collect();
         for found in listed {
             if !self.splits.contains_key(&found.split) {
+                let sibling = known.contains(&S::Metadata::group_of(&found.split));
                 let request = self.next_request();
-                let due = now + self.options.start_deadline;
-                let entry = Entry::found(request);
-                self.deadlines
-                    .insert((due, found.split.clone(), Awaited::Start(request)));
+                let mut entry = Entry::found(request, self.forgotten);
+                entry.sibling = sibling;
                 self.insert(found.split.clone(), entry, now);
                 self.tell(SourceEvent::SplitFound {
                     split: found.split.clone(),
                 });
-                self.ask_start(found.split.clone(), request);
+                let wait = self.options.start_deadline;
+                self.ask_start(found.split.clone(), request, wait, now);
             }
             let entry = self
                 .splits
                 .get_mut(&found.split)
                 .expect("it is there by now");
-            entry.identity = Some(found.identity);
             entry.racks = found.racks;
-            if entry.gone {
-                entry.gone = false;
+            let before = entry.identity.replace(found.identity.clone());
+            let back = std::mem::take(&mut entry.gone);
+            if before.is_some_and(|before| S::contradicts(&before, &found.identity)) {
+                self.replaced(&found.split, now);
+            } else if back {
                 self.reconsider(&found.split, now);
             }
         }
+    }
+
+    /// A split is another one of the same name: it is not read on, at a position that means nothing
+    /// in it.
+    fn replaced(&mut self, split: &S, now: Duration) {
+        let Some(entry) = self.splits.get_mut(split) else {
+            return;
+        };
+        entry.replaced = true;
+        if let Ownership::Idle { next, .. } = &entry.ownership {
+            entry.ownership = Ownership::Quarantined(next.clone());
+        }
+        self.reconsider(split, now);
+        self.tell(SourceEvent::Health(Health::new(
+            format!("split {split}"),
+            HealthStatus::Failing(FailureKind::Definite),
+            "it was replaced by another one of the same name; it stays at its position until it is \
+             readmitted, and what was read since it was replaced is of the other one",
+        )));
     }
 
     pub(super) fn gone(&mut self, epoch: MetadataEpoch, splits: Vec<S>, now: Duration) {
@@ -216,8 +259,22 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.last_request
     }
 
-    pub(super) fn ask_start(&mut self, split: S, request: RequestId) {
-        let ask = DiscoveryRequest::Resolve { request, split };
+    /// Asks where reading a split starts, and asks again if there is no answer after `wait`.
+    pub(super) fn ask_start(
+        &mut self,
+        split: S,
+        request: RequestId,
+        wait: Duration,
+        now: Duration,
+    ) {
+        let awaited = Awaited::Start(request, wait);
+        self.deadlines.insert((now + wait, split.clone(), awaited));
+        let sibling = self.splits.get(&split).is_some_and(|entry| entry.sibling);
+        let ask = DiscoveryRequest::Resolve {
+            request,
+            split,
+            sibling,
+        };
         self.intentions.push_back(Intention::Ask(ask));
     }
 

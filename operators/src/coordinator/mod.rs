@@ -15,6 +15,7 @@ mod ownership;
 mod plan;
 mod report;
 mod snapshot;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -31,7 +32,7 @@ use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, RequestId, SplitEpoch};
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
-use crate::protocol::{Directive, Report};
+use crate::protocol::{Configuration, Directive, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
@@ -40,6 +41,7 @@ use self::ownership::{Entry, Ownership};
 use self::plan::Planning;
 use self::snapshot::Restored;
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
+pub use self::tables::Tables;
 use self::ticks::{Ending, Ticks};
 
 /// What the coordinator wants done, in this order.
@@ -82,12 +84,13 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     options: CoordinatorOptions,
     phase: Phase,
     incarnation: Incarnation,
-    /// The readers that said hello, with the digest of their configuration.
-    readers: BTreeMap<ReaderId, (ReaderProfile, u64)>,
+    /// The readers that said hello, with their configuration.
+    readers: BTreeMap<ReaderId, (ReaderProfile, Configuration)>,
     metadata: Option<S::Metadata>,
     metadata_epoch: MetadataEpoch,
     /// What was in force before the restart, until the service has answered or failed.
     stored: Option<S::Metadata>,
+    early: Early<S::Metadata>,
     planning: Planning<S, A>,
     /// Every split whose start is recorded and that was not forgotten, and those that are resolved.
     splits: BTreeMap<S, Entry<S>>,
@@ -102,7 +105,15 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// When to ask again where reading a split starts, and when to tell that one is not released.
     deadlines: BTreeSet<(Duration, S, Awaited)>,
     last_request: RequestId,
+    /// How far the clock that ticks are named by is before the one that is measured by, in
+    /// milliseconds.
+    skew: i64,
+    /// The greatest epoch of a split that was forgotten. One that comes back is assigned above it, so
+    /// that what was said about it before is not taken for news.
+    forgotten: SplitEpoch,
     ticks: Ticks<S>,
+    /// Since when what is needed to start is waited for, until a person was told.
+    starting_since: Option<Duration>,
     /// Whether the wait for the log was told.
     stalled: bool,
     /// To be appended when the append under way is answered: bindings and reservations, of which
@@ -126,13 +137,27 @@ enum Phase {
     Running,
     /// Something is wrong that only a person can mend. The frontier stays where it is.
     Wedged,
+    /// It ended before anything was read.
+    Ended,
+}
+
+/// What the metadata service said before the log was open.
+///
+/// Nothing is done about it until then: splits that are in the log would be taken for new ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+enum Early<M> {
+    #[default]
+    Nothing,
+    Failed,
+    /// Its last answer.
+    Answered(M),
 }
 
 /// What a deadline is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Awaited {
-    /// Where reading the split starts.
-    Start(RequestId),
+    /// Where reading the split starts, and how long it was waited for.
+    Start(RequestId, Duration),
     /// That its reader releases it.
     Release(SplitEpoch),
 }
@@ -149,6 +174,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             metadata: None,
             metadata_epoch: MetadataEpoch::default(),
             stored: None,
+            early: Early::Nothing,
             planning: Planning::new(assignor),
             splits: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -157,7 +183,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             kept: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             last_request: RequestId::default(),
+            skew: 0,
+            forgotten: SplitEpoch::default(),
             ticks: Ticks::new(),
+            starting_since: None,
             stalled: false,
             to_append: Vec::new(),
             appending: Vec::new(),
@@ -175,14 +204,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// When [`handle_time`](Self::handle_time) should be called next, if time matters.
     pub fn poll_timeout(&self) -> Option<Duration> {
         if self.phase != Phase::Running {
-            // Only what is learnt gets it any further.
-            return None;
+            // Only what is learnt gets it any further, but a person may have to know what that is.
+            let since = self.starting_since?;
+            return Some(since + advance::STALL_TOLD_AFTER);
         }
         let deadline = self.deadlines.first().map(|(due, _, _)| *due);
-        let kept = self
-            .kept
-            .first()
-            .map(|(since, _)| *since + self.options.kept_for);
+        let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
         let mut due = [deadline, kept, plan];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
@@ -252,6 +279,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         .snapshot()
     }
 
+    /// The clock that ticks are named by says `wall`. Without it they are named by `now`.
+    ///
+    /// What is due is measured by `now`, which must not go back; this one may.
+    pub fn handle_clock(&mut self, wall: Duration, now: Duration) {
+        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        self.skew = millis(wall).saturating_sub(millis(now));
+    }
+
+    /// The tick to open at `now` after `tick`.
+    fn tick_after(&self, tick: Tick, now: Duration) -> Tick {
+        let millis = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+        let named = u64::try_from(millis.saturating_add(self.skew)).unwrap_or(0);
+        tick.following(Duration::from_millis(named))
+    }
+
     /// Time has passed.
     pub fn handle_time(&mut self, now: Duration) {
         self.advance(now);
@@ -264,6 +306,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.restore(restored, now);
                 if let Phase::Gathering { log_open } = &mut self.phase {
                     *log_open = true;
+                }
+                match std::mem::take(&mut self.early) {
+                    Early::Nothing => {}
+                    Early::Failed => self.metadata_failed(now),
+                    Early::Answered(metadata) => self.adopt(metadata, now),
                 }
             }
             Err(error) => self.wedge("binding log", error.to_string()),
@@ -296,13 +343,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The discovery answered.
     pub fn handle_discovery(&mut self, event: DiscoveryEvent<S>, now: Duration) {
+        let too_early = self.phase == (Phase::Gathering { log_open: false });
         match event {
+            DiscoveryEvent::Metadata(metadata) if too_early => {
+                self.early = Early::Answered(metadata);
+            }
             DiscoveryEvent::Metadata(metadata) => self.adopt(metadata, now),
-            DiscoveryEvent::MetadataFailed => {
-                if let Some(stored) = self.stored.take_if(|_| self.metadata.is_none()) {
-                    self.adopt(stored, now);
+            DiscoveryEvent::MetadataFailed if too_early => {
+                if self.early == Early::Nothing {
+                    self.early = Early::Failed;
                 }
             }
+            DiscoveryEvent::MetadataFailed => self.metadata_failed(now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
             DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
             DiscoveryEvent::Resolved {
@@ -354,10 +406,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 impl<S: Split, A> Hash for Coordinator<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
-        (&self.metadata, &self.metadata_epoch, &self.stored).hash(hasher);
+        (&self.metadata, &self.metadata_epoch).hash(hasher);
+        (&self.stored, &self.early).hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
-        self.last_request.hash(hasher);
+        (&self.last_request, &self.forgotten).hash(hasher);
         (&self.ticks, &self.stalled).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);

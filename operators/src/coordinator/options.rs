@@ -45,7 +45,7 @@ impl CoordinatorOptions {
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
-            snapshot_every: 36_000,
+            snapshot_every: 6_000,
             plan_debounce: Duration::ZERO,
             calm_for: Duration::from_secs(2),
             plan_interval: None,

@@ -22,6 +22,12 @@ pub(super) struct Entry<S: Split> {
     pub(super) gone: bool,
     /// Whether a person asked that it be not read for now.
     pub(super) paused: bool,
+    /// Whether it appeared in a group whose other splits were known.
+    pub(super) sibling: bool,
+    /// Whether it was found to be another one of the same name, and nobody has readmitted it.
+    pub(super) replaced: bool,
+    /// What was told of why it is not read, if it fails.
+    pub(super) failing: Option<String>,
     pub(super) load: SplitLoad,
     /// The bytes that were emitted since the load was last taken.
     pub(super) emitted: u64,
@@ -48,16 +54,20 @@ pub(super) enum Ownership<S: Split> {
 }
 
 impl<S: Split> Entry<S> {
-    /// A split that was just found, and about whose start the discovery is asked.
-    pub(super) fn found(request: RequestId) -> Self {
+    /// A split that was just found, and about whose start the discovery is asked. It is assigned above
+    /// `split_epoch`.
+    pub(super) fn found(request: RequestId, split_epoch: SplitEpoch) -> Self {
         Self {
             ownership: Ownership::Resolving(request),
-            split_epoch: SplitEpoch::default(),
+            split_epoch,
             identity: None,
             racks: Vec::new(),
             listed: true,
             gone: false,
             paused: false,
+            sibling: false,
+            replaced: false,
+            failing: None,
             load: SplitLoad::default(),
             emitted: 0,
         }
@@ -68,13 +78,13 @@ impl<S: Split> Entry<S> {
         Self {
             ownership,
             listed,
-            ..Self::found(RequestId::default())
+            ..Self::found(RequestId::default(), SplitEpoch::default())
         }
     }
 
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
-        self.listed && !self.gone && !self.paused
+        self.listed && !self.gone && !self.paused && !self.replaced
     }
 
     pub(super) fn is_quarantined(&self) -> bool {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::ownership::Ownership;
-use super::{Coordinator, Intention};
+use super::{Coordinator, Intention, Phase};
 use crate::assignor::{Assignor, ReaderProfile};
 use crate::defect::{self, Defect};
 use crate::epoch::{ReaderId, SplitEpoch};
 use crate::event::SourceEvent;
-use crate::health::FailureKind;
-use crate::protocol::{Directive, Moved, Report};
+use crate::health::{FailureKind, Health, HealthStatus};
+use crate::protocol::{Configuration, Directive, Moved, Report};
 use crate::split::Split;
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
@@ -62,6 +62,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     if kind == FailureKind::Definite {
                         self.quarantine(&split, next, now);
                     }
+                    self.tell_failing(&split, kind, &message);
                     self.tell(SourceEvent::FetcherDown {
                         split,
                         reader,
@@ -83,27 +84,27 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
-    fn hello(&mut self, reader: ReaderProfile, configuration: u64) {
-        let different = self
-            .readers
-            .values()
-            .any(|(_, known)| *known != configuration);
+    fn hello(&mut self, reader: ReaderProfile, configuration: Configuration) {
         let id = reader.id;
+        let mut others = self.readers.values();
+        let odd =
+            others.find_map(|(other, known)| Some((other.id, difference(known, &configuration)?)));
         self.readers.insert(id, (reader, configuration));
-        if different {
-            let reason = format!(
-                "reader {id} is configured otherwise than the others; expected the same \
-                 configuration in every process"
-            );
-            for index in 0..self.options.readers {
-                let reject = Directive::Reject {
-                    reason: reason.clone(),
-                };
-                let send = Intention::Send(ReaderId(index), reject);
-                self.intentions.push_back(send);
-            }
-            self.wedge("source", reason);
+        let Some((other, difference)) = odd.filter(|_| self.phase != Phase::Wedged) else {
+            return;
+        };
+        let reason = format!(
+            "the processes of workers {other} and {id} are configured differently: {difference}; \
+             expected the same in every process"
+        );
+        for index in 0..self.options.readers {
+            let reject = Directive::Reject {
+                reason: reason.clone(),
+            };
+            let send = Intention::Send(ReaderId(index), reject);
+            self.intentions.push_back(send);
         }
+        self.wedge("source", reason);
     }
 
     /// Whether a report is about the assignment in force; if not, it is counted and ignored.
@@ -120,9 +121,33 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A split is nobody's from here on, and goes on at `next`.
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         if let Some(entry) = self.splits.get_mut(split) {
-            entry.ownership = Ownership::Idle { next, since: now };
+            entry.ownership = if entry.replaced {
+                Ownership::Quarantined(next)
+            } else {
+                Ownership::Idle { next, since: now }
+            };
         }
         self.reconsider(split, now);
+    }
+
+    /// Tells a person that a split is not read, once for what it says.
+    fn tell_failing(&mut self, split: &S, kind: FailureKind, message: &str) {
+        let Some(entry) = self.splits.get_mut(split) else {
+            return;
+        };
+        let before = entry.failing.replace(message.to_owned());
+        if kind == FailureKind::Transient && before.as_deref() == Some(message) {
+            return;
+        }
+        let message = match kind {
+            FailureKind::Transient => format!("{message}; trying again"),
+            FailureKind::Definite => format!("{message}; it stays there until it is readmitted"),
+        };
+        self.tell(SourceEvent::Health(Health::new(
+            format!("split {split}"),
+            HealthStatus::Failing(kind),
+            message,
+        )));
     }
 
     fn quarantine(&mut self, split: &S, next: S::Position, now: Duration) {
@@ -137,7 +162,23 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for moved in all {
             if let Some(entry) = self.splits.get_mut(&moved.range.split) {
                 entry.emitted = entry.emitted.saturating_add(moved.bytes);
+                if entry.failing.take().is_some() {
+                    let subject = format!("split {}", moved.range.split);
+                    let again = Health::new(subject, HealthStatus::Well, "it is read again");
+                    self.tell(SourceEvent::Health(again));
+                }
             }
         }
     }
+}
+
+/// The first setting that differs, with both values.
+fn difference(one: &Configuration, other: &Configuration) -> Option<String> {
+    let settings = one.keys().chain(other.keys());
+    let said = |value: Option<&String>| value.map_or_else(|| "not set".to_owned(), Clone::clone);
+    let mut differing = settings.filter(|setting| one.get(*setting) != other.get(*setting));
+    differing.next().map(|setting| {
+        let (one, other) = (said(one.get(setting)), said(other.get(setting)));
+        format!("{setting} is {one} in one and {other} in the other")
+    })
 }

@@ -9,10 +9,17 @@ use crate::split::Split;
 /// Keeps the records in memory: nothing survives the process.
 ///
 /// With this log the source is exact while it runs, and starts anew after a restart. Clones share
-/// the records, so a clone shows what was written.
+/// the records, so a clone shows what was written, and a source that is built with it goes on. A
+/// snapshot takes the place of what was before it.
 #[derive(Clone, Debug)]
 pub struct MemoryLog<S: Split> {
-    records: Arc<Mutex<Vec<LogRecord<S>>>>,
+    shared: Arc<Mutex<Shared<S>>>,
+}
+
+#[derive(Debug)]
+struct Shared<S: Split> {
+    contents: LogContents<S>,
+    incarnation: Incarnation,
 }
 
 impl<S: Split> MemoryLog<S> {
@@ -20,19 +27,22 @@ impl<S: Split> MemoryLog<S> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            records: Arc::default(),
+            shared: Arc::new(Mutex::new(Shared {
+                contents: LogContents::empty(),
+                incarnation: Incarnation::default(),
+            })),
         }
     }
 
-    /// What was written so far.
+    /// What was written since the last snapshot, and that.
     #[must_use]
     pub fn records(&self) -> Vec<LogRecord<S>> {
-        self.lock().clone()
+        self.lock().contents.records.clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<LogRecord<S>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared<S>> {
         // A writer that panicked wrote all of its records or none: the vector is whole.
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -44,7 +54,7 @@ impl<S: Split> Default for MemoryLog<S> {
 
 impl<S: Split> BindingLog<S> for MemoryLog<S> {
     fn read(&mut self) -> Result<LogContents<S>, LogError> {
-        Ok(LogContents::since_the_beginning(self.records()))
+        Ok(self.lock().contents.clone())
     }
 
     fn append(
@@ -53,21 +63,18 @@ impl<S: Split> BindingLog<S> for MemoryLog<S> {
         expected: LogSequence,
         records: &[LogRecord<S>],
     ) -> Result<Appended, LogError> {
-        let mut written = self.lock();
-        let newest = written.iter().rev().find_map(|record| match record {
-            LogRecord::Incarnation(newest) => Some(*newest),
-            LogRecord::Snapshot(snapshot) => Some(snapshot.incarnation),
-            LogRecord::Reserved(_)
-            | LogRecord::Metadata { .. }
-            | LogRecord::Start { .. }
-            | LogRecord::Binding(_)
-            | LogRecord::Readmitted(_)
-            | LogRecord::Forgotten(_) => None,
-        });
-        if newest.is_some_and(|newest| newest > incarnation) || written.len() as u64 != expected.0 {
+        let mut shared = self.lock();
+        let next = shared.contents.next();
+        if expected != next || shared.incarnation > incarnation {
             return Ok(Appended::Fenced);
         }
-        written.extend_from_slice(records);
+        let contents = &mut shared.contents;
+        if let [LogRecord::Snapshot(_), ..] = records {
+            contents.first = next;
+            contents.records.clear();
+        }
+        contents.records.extend_from_slice(records);
+        shared.incarnation = incarnation;
         Ok(Appended::Durable)
     }
 }

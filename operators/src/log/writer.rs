@@ -1,5 +1,6 @@
 //! The thread that writes the log.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ impl<S: Split> LogWriter<S> {
         };
         thread::Builder::new()
             .name("binding-log".to_owned())
-            .spawn(move || thread.run())?;
+            .spawn(move || thread.run_caught())?;
         Ok(Self { appends, events })
     }
 
@@ -91,7 +92,20 @@ struct WriterThread<S: Split> {
 }
 
 impl<S: Split> WriterThread<S> {
-    fn run(mut self) {
+    /// Runs, and says so if the log panics: nobody else would notice.
+    fn run_caught(mut self) {
+        // Nothing of the thread is used after a panic but what says that there was one.
+        let ran = panic::catch_unwind(AssertUnwindSafe(|| self.run()));
+        if ran.is_err() {
+            self.say(LogEvent::Unusable(LogError {
+                name: String::new(),
+                message: "it panicked; this run cannot go on without it".to_owned(),
+                source: None,
+            }));
+        }
+    }
+
+    fn run(&mut self) {
         match self.log.read() {
             Ok(contents) => {
                 self.written = contents.next();

@@ -39,6 +39,8 @@ impl<S: Split, B> ReaderState<S, B> {
             .push_back(ReaderAction::Unfetch(down.split.clone(), down.split_epoch));
         match kind {
             FailureKind::Transient => {
+                // It is not stuck while it waits, and may be again after that.
+                held.moved_at = now + delay;
                 self.retries
                     .insert((now + delay, down.split.clone()), down.split_epoch);
             }
@@ -84,7 +86,6 @@ impl<S: Split, B> ReaderState<S, B> {
                 let still = held.is_some_and(|held| {
                     held.split_epoch == *split_epoch
                         && held.parked.is_none()
-                        && held.failures == 0
                         && held.moved_at + self.options.stuck_after <= now
                 });
                 *lag > 0 && still && self.emitting_at().is_some()

@@ -77,7 +77,7 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
         rack: options.rack.clone(),
     };
     let mut operator = ReaderOperator {
-        state: ReaderState::new(profile, options.reading(), options.configuration),
+        state: ReaderState::new(profile, options.reading(), options.configuration.clone()),
         fetcher: (parts.fetcher)(waker.clone()),
         fetched: Vec::new(),
         batches: batch_port,

@@ -10,7 +10,7 @@ use crate::defect::{self, Defect};
 use crate::epoch::{MetadataEpoch, ReaderId, SplitEpoch};
 use crate::fetcher::{DownCause, FetcherDown, Piece};
 use crate::health::FailureKind;
-use crate::protocol::{Assignment, Directive, Moved, ReleaseReason, Report};
+use crate::protocol::{Assignment, Configuration, Directive, Moved, ReleaseReason, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
@@ -123,7 +123,7 @@ pub(super) struct Held<S: Split, B> {
     pub(super) failures: u32,
     /// How often in a row what reads it crashed.
     pub(super) crashes: u32,
-    /// When a piece of it was last emitted, or it was last given to the fetcher.
+    /// When a piece of it was last emitted, or it was or will be last given to the fetcher.
     pub(super) moved_at: Duration,
     /// A piece that was not admitted. The fetcher does not read the split meanwhile.
     pub(super) parked: Option<Piece<S, B>>,
@@ -131,7 +131,11 @@ pub(super) struct Held<S: Split, B> {
 
 impl<S: Split, B> ReaderState<S, B> {
     /// A reader that holds nothing and has introduced itself.
-    pub fn new(reader: ReaderProfile, options: ReaderOptions, configuration: u64) -> Self {
+    pub fn new(
+        reader: ReaderProfile,
+        options: ReaderOptions,
+        configuration: Configuration,
+    ) -> Self {
         Self {
             id: reader.id,
             options,
@@ -218,15 +222,17 @@ impl<S: Split, B> ReaderState<S, B> {
         };
         let current =
             held.split_epoch == piece.split_epoch || defect::is(Defect::NoSplitEpochCheck);
-        if !current || held.parked.is_some() || piece.start < held.next {
+        if !current || held.parked.is_some() || (piece.start < held.next && piece.end <= held.next)
+        {
             self.ignored += 1;
             return Verdict::Drop;
         }
-        if piece.start > held.next {
-            // The fetcher broke its contract. Going on would lose what lies between.
+        if piece.start != held.next {
+            // The fetcher is not where this reader is. Going on would repeat what was emitted, or lose
+            // what lies between.
             let message = format!(
-                "a piece starts at {}, expected {}; reading it again from there",
-                piece.start, held.next
+                "a piece has {}..{}, expected one from {} on; reading it again from there",
+                piece.start, piece.end, held.next
             );
             self.handle_down(
                 FetcherDown {
@@ -425,6 +431,9 @@ impl<S: Split, B> ReaderState<S, B> {
                 moved,
                 errors: std::mem::take(&mut self.errors),
             }));
+        } else if last {
+            // The source ends before its first tick.
+            self.actions.push_back(ReaderAction::Finish);
         } else {
             self.actions.push_back(ReaderAction::Downgrade(open));
         }

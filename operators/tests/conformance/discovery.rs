@@ -157,7 +157,7 @@ impl SplitDiscovery<Letter> for Finder {
                 self.found.clear();
                 self.looked = false;
             }
-            DiscoveryRequest::Resolve { request, split } => {
+            DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolving.push_back((request, split));
             }
         }

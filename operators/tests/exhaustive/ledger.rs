@@ -226,6 +226,7 @@ impl Ledger {
                     self.readmitting.remove(split);
                     self.durable.failed.remove(split);
                 }
+                LogRecord::Snapshot(snapshot) => self.restartable(snapshot)?,
                 other => return Err(format!("nobody asked for {other:?}")),
             }
         }
@@ -282,7 +283,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a snapshot of the coordinator says what the log says, when nothing is under way.
+    /// Whether a snapshot says what the records before it say.
     pub(crate) fn restartable(&self, snapshot: &Snapshot<Letter>) -> Result<(), Violation> {
         let said = |failed: bool| {
             let splits = snapshot.splits.iter();

@@ -106,7 +106,7 @@ fn explored(model: &Model, states_max: usize) -> Explored {
 /// asked for.
 fn hold(common: &Model, deep: &[Model]) {
     let (models, states_max) = match std::env::var("EXPLORE").as_deref() {
-        Ok("deep") => (deep, usize::MAX),
+        Ok("deep") => (deep, deep::STATES_MAX),
         Ok(other) => panic!("EXPLORE={other}: expected deep, or nothing"),
         Err(_) => (std::slice::from_ref(common), STATES_MAX),
     };

@@ -7,7 +7,7 @@ use timely_splits::assignor::ReaderProfile;
 use timely_splits::epoch::{ReaderId, SplitEpoch};
 use timely_splits::fetcher::{DownCause, FetcherDown, Piece};
 use timely_splits::health::FailureKind;
-use timely_splits::protocol::{Directive, Report};
+use timely_splits::protocol::{Configuration, Directive, Report};
 use timely_splits::reader::{ReaderAction, ReaderOptions, ReaderState, Verdict};
 use timely_splits::tick::Tick;
 
@@ -54,7 +54,7 @@ impl Reader {
         };
         Self {
             id,
-            state: ReaderState::new(ReaderProfile::new(id), options, 0),
+            state: ReaderState::new(ReaderProfile::new(id), options, Configuration::new()),
             directives: VecDeque::new(),
             reports: VecDeque::new(),
             fetching: BTreeMap::new(),

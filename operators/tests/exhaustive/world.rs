@@ -298,7 +298,7 @@ impl World {
                     let splits = found.map(|split| FoundSplit::new(split, ())).collect();
                     self.discovered(DiscoveryEvent::Found { epoch, splits });
                 }
-                Intention::Ask(DiscoveryRequest::Resolve { request, split }) => {
+                Intention::Ask(DiscoveryRequest::Resolve { request, split, .. }) => {
                     self.asked.push_back((request, split));
                 }
                 Intention::Append(_, records) => {
@@ -332,6 +332,7 @@ fn coordinator() -> Coordinator<Letter, AnyReader> {
         tick_interval: TICK_INTERVAL,
         ticks_waiting_max: TICKS_WAITING_MAX,
         reserve_ahead: TICK_INTERVAL * 4,
+        snapshot_every: 1,
         release_deadline: RELEASE_DEADLINE,
         calm_for: Duration::ZERO,
         ..CoordinatorOptions::new(READERS)

@@ -114,7 +114,7 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                 let splits = found.collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
-            DiscoveryRequest::Resolve { request, split } => DiscoveryEvent::Resolved {
+            DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,
                 start: 0,

@@ -9,7 +9,7 @@ use timely_splits::coordinator::{Coordinator, CoordinatorOptions, Intention};
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit};
 use timely_splits::epoch::{ReaderId, SplitEpoch};
 use timely_splits::event::SourceEvent;
-use timely_splits::protocol::{Directive, Moved, ReleaseReason, Report};
+use timely_splits::protocol::{Configuration, Directive, Moved, ReleaseReason, Report};
 use timely_splits::split::{Metadata, Split};
 
 /// A split that counts its records, and of which nothing is known but its name.
@@ -56,7 +56,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
         };
         all.coordinator.handle_opened(&[], now);
         for reader in readers {
-            let configuration = 0;
+            let configuration = Configuration::new();
             all.report(Report::Hello {
                 reader,
                 configuration,
@@ -124,7 +124,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                 }
                 DiscoveryEvent::Found { epoch, splits }
             }
-            DiscoveryRequest::Resolve { request, split } => DiscoveryEvent::Resolved {
+            DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,
                 start: 0,

@@ -1,4 +1,5 @@
 mod conformance;
+mod flapping;
 mod starts;
 mod streams;
 

@@ -41,6 +41,7 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
         watched.discovery.request(DiscoveryRequest::Resolve {
             request: RequestId(number),
             split: split.clone(),
+            sibling: false,
         });
     }
     let mut starts = BTreeMap::new();
@@ -87,6 +88,7 @@ fn a_start_is_looked_up_again_until_the_cluster_answers() {
     watched.discovery.request(DiscoveryRequest::Resolve {
         request: RequestId(7),
         split: split("east", "orders", 0),
+        sibling: false,
     });
     watched.health("offsets of cluster east", TRANSIENT);
     east.broker_up().unwrap();
@@ -113,6 +115,7 @@ fn events_that_nobody_polls_wait() {
         watched.discovery.request(DiscoveryRequest::Resolve {
             request: RequestId(number),
             split,
+            sibling: false,
         });
     }
     while watched.discovery.events.len() < EVENTS_MAX {

@@ -54,7 +54,7 @@ fn a_stream_that_the_metadata_does_not_describe_is_waited_for() {
 
     assert_eq!(
         waiting.message,
-        "the metadata does not describe it, but 'orders'; did you mean 'orders'?"
+        "the metadata does not describe it; did you mean 'orders'?"
     );
     let told = watched.said.iter().filter_map(|event| match event {
         Event::Metadata(metadata) => Some(metadata.streams.len()),

@@ -7,6 +7,7 @@ use super::{At, Entry, Mistake, Node, Value, mistake};
 use crate::metadata::nearest::nearest;
 use crate::metadata::properties::{PropertyCheck, UNKNOWN, check};
 use crate::metadata::reference::{Part, parts};
+use crate::model::words::some_of;
 use crate::model::{
     ClusterId, ClusterMetadata, KafkaStream, NameError, StartAt, StopAt, StreamId, StreamTopics,
     StreamsMetadata, TopicName,
@@ -134,7 +135,7 @@ impl Walk<'_> {
             if !ok {
                 let message = format!("unknown field; expected {}", listed(known, "or"));
                 let path = join(field, name);
-                self.report_nearest(entry.at, &path, message, nearest(name, known));
+                self.report_nearest(entry.at, &path, message, slip(name, known));
             }
             ok
         });
@@ -256,18 +257,24 @@ impl Walk<'_> {
             let field = join(field, &read.key);
             let topics = self.topics(read, &field);
             if let Some(described) = described.filter(|all| !all.contains(read.key.as_str())) {
-                let message = format!(
-                    "cluster '{}' is not described; expected one of 'clusters'",
-                    read.key
-                );
-                let nearest = nearest(&read.key, described.iter().copied());
-                self.report_nearest(read.at, &field, message, nearest);
+                self.undescribed(read, &field, described);
             } else if let Ok(id) = ClusterId::new(&read.key) {
                 // A name that cannot be one was reported where the cluster is described.
                 stream.clusters.insert(id, topics);
             }
         }
         stream
+    }
+
+    fn undescribed(&mut self, read: &Entry, field: &str, described: &BTreeSet<&str>) {
+        let expected = match described.len() {
+            0 => "'clusters' describes none".to_owned(),
+            1 => format!("expected {}", some_of(described)),
+            _ => format!("expected one of {}", some_of(described)),
+        };
+        let message = format!("cluster '{}' is not described; {expected}", read.key);
+        let nearest = slip(&read.key, described.iter().copied());
+        self.report_nearest(read.at, field, message, nearest);
     }
 
     fn topics(&mut self, entry: &Entry, field: &str) -> StreamTopics {
@@ -343,7 +350,7 @@ impl Walk<'_> {
         let choice = words.into_iter().find(|(name, _)| *name == text);
         if choice.is_none() {
             let message = format!("unknown value '{text}'; expected {expected}");
-            self.report_nearest(entry.node.at, field, message, nearest(text, names));
+            self.report_nearest(entry.node.at, field, message, slip(text, names));
         }
         choice.map(|(_, choice)| choice)
     }
@@ -398,6 +405,19 @@ fn servers(value: &str) -> Vec<String> {
                 .then(|| format!("address '{address}' has the port '{port}'; {expected}"))
         })
         .collect()
+}
+
+/// The one of `known` that `name` is a slip of. One that is all there is was named as expected.
+fn slip<'a, I>(name: &str, known: I) -> Option<&'a str>
+where
+    I: IntoIterator<Item = &'a str, IntoIter: ExactSizeIterator>,
+{
+    let known = known.into_iter();
+    if known.len() > 1 {
+        nearest(name, known)
+    } else {
+        None
+    }
 }
 
 /// The path of the field `name` in the one at `path`.

@@ -72,7 +72,11 @@ impl<R: DiscoveryRig> Driver<R> {
     pub(super) fn resolve(&mut self, request: RequestId, split: &R::Split) -> Duration {
         self.requested.insert(request, split.clone());
         let split = split.clone();
-        self.request(DiscoveryRequest::Resolve { request, split })
+        self.request(DiscoveryRequest::Resolve {
+            request,
+            split,
+            sibling: false,
+        })
     }
 
     fn request(&mut self, request: DiscoveryRequest<R::Split>) -> Duration {
