@@ -32,11 +32,15 @@ pub mod source;
 pub use timely;
 pub use timely_splits::assignor;
 pub use timely_splits::binding::{Binding, SplitError, SplitRange};
-pub use timely_splits::epoch::{Incarnation, LogSequence};
+pub use timely_splits::coordinator::Snapshot;
+pub use timely_splits::epoch::{Incarnation, LogSequence, MetadataEpoch, ReaderId, SplitEpoch};
+pub use timely_splits::event::{Observer, SourceEvent};
+pub use timely_splits::fetcher::Piece;
 pub use timely_splits::health::{FailureKind, Health, HealthStatus};
 pub use timely_splits::log::{
     Appended, BindingLog, LogContents, LogError, LogRecord, MemoryLog, Stored, StoredError,
 };
+pub use timely_splits::protocol::Command;
 pub use timely_splits::reader::{Admission, AdmissionHook};
 pub use timely_splits::tick::{Tick, TimeMap};
 

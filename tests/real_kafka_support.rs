@@ -106,6 +106,42 @@ fn the_request_log_tells_a_steady_client_from_one_that_started_over() {
     assert!(!all.is_sorted(), "{all:?}");
 }
 
+/// What the README has a person do who looks at records of a cluster of his own.
+#[test]
+fn the_script_creates_topics_and_writes_lines_to_them() {
+    let kafka = RealKafka::start(&["east"]);
+
+    let topic = ["topic", "east", "orders", "--partitions", "2"];
+    let created = kafka.script_reading("", &topic);
+    let again = kafka.script_reading("", &topic).unwrap_err();
+    let lines = "k\tfirst\nk\tsecond\twith a tab\nk\t\n";
+    let written = kafka.script_reading(lines, &["produce", "east", "orders"]);
+    let nowhere = kafka
+        .script_reading("lost\n", &["produce", "east", "payments"])
+        .unwrap_err();
+
+    assert_eq!(created.as_deref(), Ok(""));
+    assert_eq!(written.as_deref(), Ok(""));
+    let consumer = reader(&kafka.bootstrap("east"));
+    let mut list = TopicPartitionList::new();
+    for partition in [0, 1] {
+        list.add_partition_offset("orders", partition, Offset::Beginning)
+            .expect("the offset is valid");
+    }
+    consumer.assign(&list).expect("the list is valid");
+    // All have one key, so they are in one partition and in order.
+    assert_eq!(read(&consumer, 3), ["first", "second\twith a tab", ""]);
+    assert!(
+        again.ends_with("scripts/kafka: topic east/orders: Topic 'orders' already exists.\n"),
+        "{again}"
+    );
+    assert!(
+        nowhere
+            .contains("topic east/payments: it does not exist; 'scripts/kafka topic' creates it"),
+        "{nowhere}"
+    );
+}
+
 #[test]
 fn a_killed_cluster_comes_back_with_what_it_stored() {
     let kafka = RealKafka::start(&["east"]);

@@ -54,6 +54,8 @@ impl<S: Split> SourceControl<S> {
     }
 
     /// Takes all splits from a reader, and gives it none until it is [refilled](Self::refill).
+    ///
+    /// When every reader is drained, all of them are given splits again: somebody has to read.
     pub fn drain(&self, reader: ReaderId) {
         self.ask(Command::Drain(reader));
     }

@@ -1,7 +1,7 @@
 //! Mistakes to be made on purpose, for tests of the tests only.
 //!
 //! A check that has never found anything may be blind. With the cargo feature `defects` a test can
-//! [`seed`] one mistake that somebody could make in the coordinator or in a reader, and see that its
+//! `seed` one mistake that somebody could make in the coordinator or in a reader, and see that its
 //! check notices. Without the feature [`is`] is constant, so that nothing of this is left.
 //!
 //! The mistake is one of the thread that seeded it: tests run side by side.

@@ -136,7 +136,8 @@ impl<S: Split> Observer<S> {
         Self::new(|_| ())
     }
 
-    pub(crate) fn hear(&self, event: &SourceEvent<S>) {
+    /// Tells it an event.
+    pub fn hear(&self, event: &SourceEvent<S>) {
         (self.0)(event);
     }
 }

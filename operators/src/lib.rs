@@ -6,7 +6,37 @@
 //! streams whose frontier passes a tick only when it is known, durably, which positions the tick
 //! stands for.
 //!
-//! The modules are a map of the code, in the order that data flows through them:
+//! ```text
+//!                worker 0                                   all workers
+//!            +--------------+   directives, ticks     +--------------+
+//! discovery >|  enumerator  | ----------------------> |    reader    | > batches, errors, health
+//!  (yours)   |              |                         |              |
+//!            | Coordinator  |   reports (feedback)    | ReaderState  |
+//!  bindings <|              | <---------------------- |              |< fetcher (yours)
+//!            +--------------+                         +--------------+
+//!                   v ^
+//!              binding log (memory, a folder, or yours)
+//! ```
+//!
+//! Two operators move messages, batches and capabilities. What they do is decided by two state
+//! machines without I/O: the [`Coordinator`](coordinator::Coordinator) says who reads what and when a
+//! tick is over, a [`ReaderState`](reader::ReaderState) says what of what was fetched is emitted.
+//! Whatever blocks runs on threads: those of the source, and one that writes the log.
+//!
+//! # The path of a record
+//!
+//! 1. The discovery finds its split. The coordinator asks where reading it starts, has the answer
+//!    recorded, and assigns the split to the reader that the assignor picks.
+//! 2. The reader passes the assignment to its fetcher, which reads, and wakes the operator. A *piece*
+//!    comes back: a range of the split with the records in it.
+//! 3. If the piece is of the assignment in force and starts where the last one ended, it is emitted at
+//!    the open *tick*, and its range is noted.
+//! 4. The tick is closed. The ranges of all readers are its *binding*, which goes to the log.
+//! 5. When the binding is durable, it is published, and the frontier passes the tick.
+//!
+//! # Modules
+//!
+//! In the order that data flows through them:
 //!
 //! - [`split`], [`epoch`], [`tick`], [`health`], [`event`]: the words that the rest is said in.
 //! - [`discovery`]: finds out which splits exist.
@@ -18,6 +48,15 @@
 //! - [`fetcher`]: brings what was read, and wakes the operator by a [`wake::Waker`].
 //! - [`reader`]: decides what of it is emitted. A state machine without I/O, and its operator.
 //! - [`source`]: puts the operators together; [`control`] is what the user can ask them for.
+//! - `conformance`, with the feature of that name: tests what a source supplies.
+//!
+//! Who writes a source begins with the contracts in [`fetcher`] and [`discovery`] and the example
+//! `follow_logs`, whose splits are files.
+
+/// The program of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 #[cfg(test)]
 extern crate self as timely_splits; // what unit and integration tests share names it so

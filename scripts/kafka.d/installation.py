@@ -18,13 +18,14 @@ CACHE = pathlib.Path(
 )
 # The first compiler only: brokers here live for minutes, and the second one costs half the start.
 JVM = ["-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
+SOURCES = ("BrokerProcess.java", "ClusterClient.java")
 NEEDS_JDK = "a JDK of version 17 or newer and Maven are needed: on Debian, 'apt-get install default-jdk-headless maven'"
 
 
 def installation():
     """The folder for exactly these sources and flags, whether it is filled or not."""
     digest = hashlib.sha256(" ".join(JVM).encode())
-    for name in ("pom.xml", "BrokerProcess.java"):
+    for name in ("pom.xml", *SOURCES):
         digest.update((PARTS / name).read_bytes())
     return CACHE / f"kafka-{digest.hexdigest()[:16]}"
 
@@ -60,7 +61,7 @@ def fill(folder):
         raise Failure(f"Maven ended well but left no broker in {jars}")
     say("preparing it for fast starts")
     with tempfile.TemporaryDirectory() as scratch:
-        run("javac", "-cp", class_path(folder), "-d", scratch, PARTS / "BrokerProcess.java")
+        run("javac", "-cp", class_path(folder), "-d", scratch, *(PARTS / name for name in SOURCES))
         run("jar", "--create", "--file", jars / "broker-process.jar", "-C", scratch, ".")
     with tempfile.TemporaryDirectory() as scratch, locked(PORT_BOOK.with_suffix(".lock")):
         # Held until the broker has ended: these ports are in no book.

@@ -269,7 +269,7 @@ impl Asker {
         }
         let made = resolve(properties)
             .map_err(|error| in_words(&error))
-            .and_then(|resolved| match ControlClient::new(resolved.iter()) {
+            .and_then(|resolved| match ControlClient::new(&resolved) {
                 Ok(client) => Ok((resolved, client)),
                 Err(error) => Err(error.to_string()),
             });

@@ -12,11 +12,10 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use timely_splits::epoch::SplitEpoch;
-use timely_splits::fetcher::FetcherDown;
-use timely_splits::health::Health;
+use timely_splits::fetcher::{DownCause, FetcherDown};
+use timely_splits::health::{FailureKind, Health};
 
 use super::ffi::NativeQueue;
-use super::settings::Settings;
 use super::thread::ClientThread;
 use super::wake::WorkerWake;
 use crate::model::{ClientProperties, ClusterId, KafkaPosition, KafkaSplit, Partition, TopicName};
@@ -24,6 +23,25 @@ use crate::model::{ClientProperties, ClusterId, KafkaPosition, KafkaSplit, Parti
 /// One life of a librdkafka client. What was said of an earlier one is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Life(pub(super) u64);
+
+/// How the life of a client ended.
+#[derive(Clone, Debug)]
+pub(super) struct LifeEnd {
+    /// What it means for what was read.
+    pub(super) cause: DownCause,
+    /// Why it ended.
+    pub(super) why: String,
+}
+
+impl LifeEnd {
+    /// It ended because of `why`; what was read is read again.
+    pub(super) fn failed(why: &str) -> Self {
+        Self {
+            cause: DownCause::Failed(FailureKind::Transient),
+            why: why.to_owned(),
+        }
+    }
+}
 
 /// A partition of the client's cluster.
 pub(super) type PartitionName = (TopicName, Partition);
@@ -69,6 +87,9 @@ pub(super) enum Command {
         /// The assignment that ends.
         split_epoch: SplitEpoch,
     },
+    /// Panic, as nothing should.
+    #[cfg(test)]
+    Panic,
 }
 
 /// What a client tells a worker.
@@ -84,8 +105,8 @@ pub(super) enum Notice {
         life: Life,
         /// The worker's queue, unless the client could not be made.
         queue: Option<Arc<NativeQueue>>,
-        /// Why an earlier life ended, if there was one.
-        reason: Option<String>,
+        /// How an earlier life ended, if there was one that is not known to be over.
+        ended: Option<LifeEnd>,
     },
     /// A partition is not read for the worker any more: nothing of it comes from here on.
     Unassigned {
@@ -186,13 +207,16 @@ pub(super) struct DataClient {
     /// Never blocks. Bounded by the splits: a worker has at most one assignment and one end of an
     /// assignment a split under way.
     commands: Sender<Command>,
+    #[cfg(test)]
+    pub(super) made_with: ClientProperties,
 }
 
 /// The end of a client's thread: disconnected when it is there.
 pub(super) type Ended = Receiver<Infallible>;
 
 impl DataClient {
-    /// Starts the client of `cluster` and says when its thread has ended.
+    /// Starts the client of `cluster`, with properties and the names of those that were overruled, and
+    /// says when its thread has ended.
     ///
     /// # Errors
     ///
@@ -200,16 +224,17 @@ impl DataClient {
     pub(super) fn start(
         number: u64,
         cluster: &ClusterId,
-        settings: &Settings,
-        properties: &ClientProperties,
+        properties: (ClientProperties, Vec<String>),
     ) -> io::Result<(Arc<Self>, Ended)> {
         let (commands, ordered) = unbounded();
         let (ending, ended) = bounded(0);
         let progress = Arc::new(Progress::default());
+        #[cfg(test)]
+        let made_with = properties.0.clone();
         let of_thread = ClientThread::new(
             number,
             cluster.clone(),
-            settings.data(properties),
+            properties,
             ordered,
             Arc::clone(&progress),
         );
@@ -223,14 +248,15 @@ impl DataClient {
             number,
             progress,
             commands,
+            #[cfg(test)]
+            made_with,
         };
         Ok((Arc::new(client), ended))
     }
 
     /// Asks something of the client.
     pub(super) fn ask(&self, command: Command) {
-        // The thread ends only after this sender is gone, or by a panic, which its splits' silence
-        // and the missing end of the thread show.
+        // The thread ends only after this sender is gone: a panic is caught there.
         drop(self.commands.send(command));
     }
 }

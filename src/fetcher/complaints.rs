@@ -111,6 +111,20 @@ impl Complaints {
         ))
     }
 
+    /// Whether the client complained since it was well.
+    pub(super) fn is_failing(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Another client takes the place of the one that complained, or that ended in another way: it is
+    /// not well before it has shown so, and what it complains of is news.
+    pub(super) fn start_over(&mut self, now: Instant) {
+        self.shown.clear();
+        self.causes.clear();
+        self.closest = None;
+        self.last = Some(now);
+    }
+
     fn complain(&mut self, error: &NativeError, now: Instant) -> Option<Health> {
         let closeness = Closeness::of(error);
         self.last = Some(now);

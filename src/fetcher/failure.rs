@@ -3,7 +3,7 @@
 use timely_splits::health::FailureKind;
 
 use super::ffi::NativeError;
-use crate::model::{KafkaPosition, KafkaSplit};
+use crate::model::{KafkaPosition, TopicName};
 
 /// librdkafka's code for "the offset is not there, and I was told not to go elsewhere". It stands for
 /// retention and for truncation alike.
@@ -12,9 +12,10 @@ const AUTO_OFFSET_RESET: i32 = -140;
 /// librdkafka's code for a truncated log, where it says so.
 const LOG_TRUNCATION: i32 = -139;
 
-/// What can be done about `error`, met when `split` was read at `position`, and the words for it.
+/// What can be done about `error`, met when a split of `topic` was read at `position`, and the words
+/// for it, which are printed after the name of the split.
 pub(super) fn describe(
-    split: &KafkaSplit,
+    topic: &TopicName,
     position: KafkaPosition,
     error: &NativeError,
 ) -> (FailureKind, String) {
@@ -24,21 +25,18 @@ pub(super) fn describe(
         || error.code == AUTO_OFFSET_RESET && error.message.contains("truncation");
     if truncated {
         let message = format!(
-            "split {split}: the log was truncated below position {position}; \
+            "the log was truncated below position {position}; \
              expected the records before it to stay: {words}"
         );
         (FailureKind::Definite, message)
     } else if error.code == AUTO_OFFSET_RESET {
         let message = format!(
-            "split {split}: position {position} is out of range; \
+            "position {position} is out of range; \
              expected one that the broker still holds: {words}"
         );
         (FailureKind::Definite, message)
     } else {
-        let message = format!(
-            "split {split}: reading topic {} at position {position} failed: {words}",
-            split.topic
-        );
+        let message = format!("reading topic {topic} at position {position} failed: {words}");
         (FailureKind::Transient, message)
     }
 }
@@ -46,21 +44,17 @@ pub(super) fn describe(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ClusterId, Offset, Partition, TopicName};
+    use crate::model::Offset;
 
     fn described(code: i32, message: &str) -> (FailureKind, String) {
-        let split = KafkaSplit::new(
-            ClusterId::new("east").unwrap(),
-            TopicName::new("orders").unwrap(),
-            Partition(0),
-        );
+        let topic = TopicName::new("orders").unwrap();
         let error = NativeError {
             code,
             name: "NAME".to_owned(),
             message: message.to_owned(),
             property: None,
         };
-        describe(&split, KafkaPosition::at(Offset::new(120)), &error)
+        describe(&topic, KafkaPosition::at(Offset::new(120)), &error)
     }
 
     #[test]
@@ -74,7 +68,7 @@ mod tests {
         assert_eq!(gone_kind, FailureKind::Definite);
         assert_eq!(
             gone,
-            "split east/orders/0: position 120 is out of range; \
+            "position 120 is out of range; \
              expected one that the broker still holds: Broker: Offset out of range (NAME)"
         );
     }

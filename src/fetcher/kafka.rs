@@ -9,14 +9,16 @@ use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
 use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Polled, SplitFetcher};
 use timely_splits::health::FailureKind;
 
-use super::client::{Command, DataClient, Life, Notice, PartitionName, WorkerLink, partition_of};
+use super::client::{
+    Command, DataClient, Life, LifeEnd, Notice, PartitionName, WorkerLink, partition_of,
+};
 use super::drain::{Drain, KafkaFetched};
 use super::failure::describe;
 use super::ffi::{Flow, NativeQueue, NativeTopic};
 use super::pool::ClientPool;
 use super::table::{PartitionKey, Reading, Table};
 use super::wake::WorkerWake;
-use crate::model::{ClusterId, KafkaPosition, KafkaSplit, StreamsMetadata, TopicName};
+use crate::model::{ClusterId, KafkaPosition, KafkaSplit, Offset, StreamsMetadata, TopicName};
 use crate::records::{BatchBuilder, RecordBatch};
 
 /// Reads the splits of one worker through the clients of its process.
@@ -87,7 +89,7 @@ impl Connection {
         let name = &reading.split.topic;
         if !self.topics.contains_key(name) {
             let topic = NativeTopic::new(queue.client(), name.as_str()).map_err(|error| {
-                let (kind, message) = describe(&reading.split, reading.next, &error);
+                let (kind, message) = describe(&reading.split.topic, reading.next, &error);
                 FetcherDown {
                     split: reading.split.clone(),
                     split_epoch: reading.split_epoch,
@@ -140,6 +142,14 @@ impl Connection {
         });
     }
 
+    /// The end of what is read of `split`, by the last answer to a fetch.
+    fn high_watermark(&self, split: &KafkaSplit) -> Option<Offset> {
+        let (topic, _) = self.topics.get(&split.topic)?;
+        let key = (topic.key(), split.partition.0);
+        let high = (self.table.reads(key)).then(|| topic.high_watermark(split.partition.0))??;
+        Some(Offset::new(u64::try_from(high).ok()?))
+    }
+
     /// Whether `split` is read or held under `split_epoch`.
     fn has(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch) -> bool {
         let is_meant =
@@ -151,18 +161,18 @@ impl Connection {
         slot.is_some_and(|slot| is_meant(self.table.at(slot)))
     }
 
-    /// Forgets what was read in an earlier life or of a client that is left; says why of each.
-    fn lose(&mut self, why: &str) -> Vec<KafkaFetched> {
+    /// Forgets what was read in a life that `ended`; says so of each.
+    fn lose(&mut self, ended: &LifeEnd) -> Vec<KafkaFetched> {
         self.leaving.clear();
         self.topics.clear();
         let held = std::mem::take(&mut self.held).into_values();
         held.chain(self.table.drain())
             .map(|reading| {
                 Fetched::Down(FetcherDown {
-                    message: format!("split {}: {why}", reading.split),
                     split: reading.split,
                     split_epoch: reading.split_epoch,
-                    cause: DownCause::Failed(FailureKind::Transient),
+                    cause: ended.cause,
+                    message: ended.why.clone(),
                 })
             })
             .collect()
@@ -206,15 +216,15 @@ impl KafkaFetcher {
                     client,
                     life,
                     queue,
-                    reason,
+                    ended,
                 } => {
                     let Some(connection) = self.connection(&cluster, client) else {
                         continue;
                     };
                     connection.life = life;
                     connection.queue = queue;
-                    if let Some(reason) = reason {
-                        let lost = connection.lose(&reason);
+                    if let Some(ended) = ended {
+                        let lost = connection.lose(&ended);
                         self.waiting.extend(lost);
                     } else {
                         self.assign_held(&cluster, None);
@@ -300,7 +310,7 @@ impl KafkaFetcher {
             connection.client.progress.add(drained.records);
         }
         for (reading, error) in drained.failed {
-            let (kind, message) = describe(&reading.split, reading.next, &error);
+            let (kind, message) = describe(&reading.split.topic, reading.next, &error);
             connection.left(worker, &reading);
             fetched.push(Fetched::Down(FetcherDown {
                 split: reading.split,
@@ -326,7 +336,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
                 Some(kept) if kept.client.number == client.number => kept,
                 Some(mut swapped) => {
                     let why = "the properties of its cluster changed, and its client with them";
-                    self.waiting.extend(swapped.lose(why));
+                    self.waiting.extend(swapped.lose(&LifeEnd::failed(why)));
                     swapped.leave(worker);
                     Connection::new(client, &self.link)
                 }
@@ -335,7 +345,8 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             self.clusters.insert(cluster, connection);
         }
         for mut left in before.into_values() {
-            self.waiting.extend(left.lose("its cluster is not listed"));
+            self.waiting
+                .extend(left.lose(&LifeEnd::failed("its cluster is not listed")));
             left.leave(worker);
         }
         if !self.waiting.is_empty() {
@@ -355,13 +366,21 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
                 split: split.clone(),
                 split_epoch,
                 cause: DownCause::Failed(FailureKind::Transient),
-                message: format!("split {split}: its cluster has no client"),
+                message: "its cluster has no client".to_owned(),
             }),
         };
         if let Err(down) = assigned {
             self.waiting.push(Fetched::Down(down));
             self.link.wake().wake();
         }
+    }
+
+    /// The high watermark minus the position, as of the last answer to a fetch: zero once all was
+    /// read that the broker told of. Records of a transaction that is open count.
+    fn lag(&self, split: &KafkaSplit, position: &KafkaPosition) -> Option<u64> {
+        let connection = self.clusters.get(&split.cluster)?;
+        let high = connection.high_watermark(split)?;
+        Some(high.get().saturating_sub(position.next.get()))
     }
 
     fn unassign(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch) {

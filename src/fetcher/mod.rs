@@ -3,6 +3,7 @@
 //! librdkafka does the talking; this module decides what it is asked and what its answers mean.
 //! Everything that is `unsafe` is in [`ffi`], behind types that cannot be misused.
 
+mod attempts;
 mod client;
 mod complaints;
 mod drain;

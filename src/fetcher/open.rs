@@ -11,8 +11,8 @@ use super::client::{PartitionName, WorkerLink};
 use super::ffi::{
     CLOSE_WAIT_MAX, ClientKind, NativeClient, NativeError, NativeEvent, NativeQueue, StartReading,
 };
-use crate::metadata::secret::{SecretError, resolve};
-use crate::model::{ClientProperties, KafkaPosition, KafkaSplit};
+use crate::metadata::secret::{ResolvedProperties, SecretError};
+use crate::model::{KafkaPosition, KafkaSplit};
 
 /// The most that is taken of one queue of the client's own at a time.
 const EVENTS_MAX: usize = 1024;
@@ -33,17 +33,26 @@ pub(super) enum OpenError {
     #[error("{}", with_sources(.0))]
     Secret(#[from] SecretError),
     /// librdkafka refuses.
-    #[error(transparent)]
-    Native(#[from] NativeError),
+    #[error("{error}")]
+    Native {
+        /// Its words.
+        error: NativeError,
+        /// Whether it refuses a value that came by reference.
+        by_reference: bool,
+    },
 }
 
 impl OpenError {
-    /// Whether it may pass without a change of the metadata: files and environment that a property
-    /// names may come to be, a property that is wrong stays so.
+    /// Whether it may pass without a change of the metadata: what a property refers to may come to be
+    /// or be put right, a value that the metadata has itself stays as it is.
     pub(super) fn may_pass(&self) -> bool {
         match self {
+            Self::Secret(SecretError::Reference { .. }) => false,
             Self::Secret(_) => true,
-            Self::Native(error) => error.property.is_none(),
+            Self::Native {
+                error,
+                by_reference,
+            } => *by_reference || error.property.is_none(),
         }
     }
 }
@@ -72,10 +81,17 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Makes a client, with what its properties refer to as it is at this time.
-    pub(super) fn new(properties: &ClientProperties) -> Result<Self, OpenError> {
-        let resolved = resolve(properties)?;
-        let client = NativeClient::new(ClientKind::Consumer, resolved.iter())?;
+    /// Makes a client.
+    pub(super) fn new(properties: &ResolvedProperties) -> Result<Self, OpenError> {
+        let (kind, mask) = (ClientKind::Consumer, properties.mask());
+        let client = NativeClient::new(kind, properties.iter(), mask).map_err(|error| {
+            let refused = error.property.as_deref();
+            let by_reference = refused.is_some_and(|name| properties.refers(name));
+            OpenError::Native {
+                error,
+                by_reference,
+            }
+        })?;
         Ok(Self {
             main: NativeQueue::main(&client),
             consumer: NativeQueue::consumer(&client),

@@ -94,6 +94,12 @@ impl ClientPool {
             .ends
             .retain(|end| end.try_recv() != Err(crossbeam_channel::TryRecvError::Disconnected));
         let topics = metadata.topics();
+        // A client that stays keeps its share: the limit has no setter, and another client would lose
+        // what this one has fetched.
+        let clients = topics
+            .keys()
+            .filter(|cluster| metadata.clusters.contains_key(**cluster))
+            .count();
         let mut before = std::mem::take(&mut state.clients);
         for (cluster, reached) in &metadata.clusters {
             if !topics.contains_key(cluster) {
@@ -107,8 +113,8 @@ impl ClientPool {
                 continue;
             }
             state.started += 1;
-            let started =
-                DataClient::start(state.started, cluster, &self.settings, &reached.properties);
+            let properties = self.settings.data(&reached.properties, clients);
+            let started = DataClient::start(state.started, cluster, properties);
             match started {
                 Ok((client, end)) => {
                     state.ends.push(end);
@@ -147,6 +153,12 @@ impl ClientPool {
     #[cfg(test)]
     pub(super) fn ends(&self) -> Vec<Ended> {
         self.state().ends.clone()
+    }
+
+    /// The client of a cluster.
+    #[cfg(test)]
+    pub(super) fn client(&self, cluster: &str) -> Arc<DataClient> {
+        Arc::clone(&self.state().clients[cluster].1)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -53,18 +53,27 @@ pub(crate) struct Settings {
     pub(crate) source: String,
     /// The source's own properties, below those of a cluster.
     pub(crate) properties: ClientProperties,
-    /// How many bytes one client may have fetched that nobody took yet, as they are on the wire.
+    /// How many bytes all clients together may have fetched that nobody took yet, as they are on the
+    /// wire. Each has its share, and at least 1 MiB.
     pub(crate) queued_bytes_max: usize,
 }
+
+/// The least share of a client: below it a batch of Kafka's default size is fetched in several turns.
+const QUEUED_BYTES_MIN: usize = 1 << 20;
 
 /// The greatest value of `queued.max.messages.kbytes` that librdkafka takes.
 const QUEUED_KBYTES_MAX: usize = 2_097_151;
 
 impl Settings {
-    /// The properties of a client that reads, and the names of those that `cluster` or the source
-    /// sets to something else than the source can work with.
-    pub(crate) fn data(&self, cluster: &ClientProperties) -> (ClientProperties, Vec<String>) {
-        let kbytes = (self.queued_bytes_max / 1024).clamp(1, QUEUED_KBYTES_MAX);
+    /// The properties of a client that reads, one of `clients`, and the names of those that `cluster`
+    /// or the source sets to something else than the source can work with.
+    pub(crate) fn data(
+        &self,
+        cluster: &ClientProperties,
+        clients: usize,
+    ) -> (ClientProperties, Vec<String>) {
+        let share = (self.queued_bytes_max / clients.max(1)).max(QUEUED_BYTES_MIN);
+        let kbytes = (share / 1024).min(QUEUED_KBYTES_MAX);
         let mut defaults = self.common();
         for (name, value) in DATA {
             defaults.set(name, value);
@@ -131,7 +140,7 @@ mod tests {
     fn the_cluster_overrides_the_source_and_the_source_the_defaults() {
         let cluster = ClientProperties::new().with("fetch.wait.max.ms", "10");
 
-        let (data, refused) = settings().data(&cluster);
+        let (data, refused) = settings().data(&cluster, 1);
 
         assert_eq!(data.value("fetch.wait.max.ms"), Some("10"));
         assert_eq!(data.value("client.id"), Some("of-the-source"));
@@ -140,13 +149,25 @@ mod tests {
         assert_eq!(refused, Vec::<String>::new());
     }
 
+    /// Every client had what was meant for all.
+    #[test]
+    fn clients_share_what_may_be_fetched_and_each_has_a_mebibyte() {
+        let kbytes = |clients| {
+            let (data, _) = settings().data(&ClientProperties::new(), clients);
+            data.value("queued.max.messages.kbytes").map(str::to_owned)
+        };
+
+        assert_eq!(kbytes(4).as_deref(), Some("4096"));
+        assert_eq!(kbytes(50).as_deref(), Some("1024"));
+    }
+
     #[test]
     fn what_correctness_hangs_on_is_not_overridden() {
         let cluster = ClientProperties::new()
             .with("auto.offset.reset", "latest")
             .with("group.instance.id", "a");
 
-        let (data, refused) = settings().data(&cluster);
+        let (data, refused) = settings().data(&cluster, 1);
 
         assert_eq!(data.value("auto.offset.reset"), Some("error"));
         assert_eq!(data.value("group.instance.id"), None);

@@ -73,6 +73,11 @@ impl Table {
         Some(Slot(slot))
     }
 
+    /// Whether a partition is read.
+    pub(super) fn reads(&self, key: PartitionKey) -> bool {
+        self.slots.contains_key(&key)
+    }
+
     /// What is read at a place.
     pub(super) fn at(&mut self, slot: Slot) -> &mut Reading {
         self.readings[slot.0]

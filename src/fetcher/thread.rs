@@ -1,6 +1,8 @@
 //! The thread of one client.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,10 +11,14 @@ use timely_splits::epoch::SplitEpoch;
 use timely_splits::fetcher::{DownCause, FetcherDown};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 
-use super::client::{Command, Life, Notice, PartitionName, Progress, WorkerLink, partition_of};
+use super::attempts::Attempts;
+use super::client::{
+    Command, Life, LifeEnd, Notice, PartitionName, Progress, WorkerLink, partition_of,
+};
 use super::complaints::Complaints;
 use super::ffi::{CLOSE_WAIT_MAX, Said};
-use super::open::{Assigned, Open};
+use super::open::{Assigned, Open, OpenError};
+use crate::metadata::secret::{ResolvedProperties, resolve};
 use crate::model::{ClientProperties, ClusterId, KafkaSplit};
 
 /// How often the client is listened to while nobody asks anything of it.
@@ -21,11 +27,12 @@ const LISTEN_EVERY: Duration = Duration::from_millis(100);
 /// The most commands that are carried out before the client is listened to again.
 const COMMANDS_MAX: usize = 16 * 1024;
 
-/// How long is waited between two attempts to make a client, at first and at most.
-const RETRY_MIN: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(60);
-
 /// The state of the thread.
+///
+/// # Invariants
+///
+/// It is whole after a panic, but for `open`, which is given up then: links are known before anything
+/// is done for them, and a command that was not begun is still among those `asked`.
 pub(super) struct ClientThread {
     number: u64,
     cluster: ClusterId,
@@ -33,12 +40,18 @@ pub(super) struct ClientThread {
     /// Properties of the user's that were overruled.
     overruled: Vec<String>,
     commands: Receiver<Command>,
+    /// What was taken off `commands` and not begun, at most [`COMMANDS_MAX`] and one.
+    asked: VecDeque<Command>,
     progress: Arc<Progress>,
     records_heard: u64,
     links: BTreeMap<usize, Arc<WorkerLink>>,
     life: Life,
     open: Option<Open>,
-    attempt: Attempt,
+    /// What the client is made of, or was to be made of when that failed last.
+    made_of: Option<ResolvedProperties>,
+    attempts: Attempts,
+    /// Why no client could be made, as it was last said.
+    unmade: String,
     complaints: Complaints,
     /// What nobody could be told yet.
     untold: Vec<Health>,
@@ -57,12 +70,15 @@ impl ClientThread {
             properties,
             overruled,
             commands,
+            asked: VecDeque::new(),
             progress,
             records_heard: 0,
             links: BTreeMap::new(),
             life: Life::default(),
             open: None,
-            attempt: Attempt::default(),
+            made_of: None,
+            attempts: Attempts::new(Instant::now()),
+            unmade: String::new(),
             complaints: Complaints::about(&cluster),
             untold: Vec::new(),
             cluster,
@@ -71,25 +87,9 @@ impl ClientThread {
 
     /// Serves the workers until all of them, and the pool, have let go of the client.
     pub(super) fn run(mut self) {
-        for name in std::mem::take(&mut self.overruled) {
-            self.say(
-                HealthStatus::Well,
-                format!(
-                    "client property '{name}' is overruled: the source depends on its own value"
-                ),
-            );
-        }
-        self.begin_life(None);
-        loop {
-            match self.commands.recv_timeout(LISTEN_EVERY) {
-                Ok(first) => self.obey(first),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if self.attempt.is_due() {
-                self.begin_life(None);
-            }
-            self.listen();
+        // A panic is a bug of ours. It ends this life of the client and no other cluster's.
+        while let Err(panicked) = panic::catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            self.crashed(panicked.as_ref());
         }
         if let Some(open) = self.open.take() {
             tracing::debug!(cluster = %self.cluster, "closing the client");
@@ -102,15 +102,77 @@ impl ClientThread {
         }
     }
 
+    fn serve(&mut self) {
+        for name in std::mem::take(&mut self.overruled) {
+            self.say(
+                HealthStatus::Well,
+                format!(
+                    "client property '{name}' is overruled: the source depends on its own value"
+                ),
+            );
+        }
+        loop {
+            if self.attempts.is_due(Instant::now()) {
+                self.begin_life(None);
+            }
+            self.obey();
+            self.listen();
+            self.renew();
+            match self.commands.recv_timeout(LISTEN_EVERY) {
+                Ok(first) => self.asked.push_back(first),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Ends a life that panicked. Its splits are assigned again by their readers, to a client that is
+    /// made after a while.
+    fn crashed(&mut self, panicked: &(dyn Any + Send)) {
+        let now = Instant::now();
+        let words = (panicked.downcast_ref::<String>().map(String::as_str))
+            .or_else(|| panicked.downcast_ref::<&str>().copied())
+            .unwrap_or("without words");
+        let wait = self.attempts.crashed(now);
+        let why = format!(
+            "the thread of its client panicked: {words}; a client is made again in {wait:?}"
+        );
+        self.open = None;
+        self.life = Life(self.life.0 + 1);
+        self.introduce_all(Some(&LifeEnd {
+            cause: DownCause::Crashed,
+            why: why.clone(),
+        }));
+        self.complaints.start_over(now);
+        self.say(HealthStatus::Failing(FailureKind::Transient), why);
+    }
+
+    /// Begins another life if the client fails and what its properties refer to is not what it was:
+    /// that may be why.
+    fn renew(&mut self) {
+        let fails = self.open.is_none() || self.complaints.is_failing();
+        if !self.attempts.looks(fails, Instant::now()) {
+            return;
+        }
+        // While something is not there, the client is left with what was.
+        let Ok(resolved) = resolve(&self.properties) else {
+            return;
+        };
+        if self.made_of.as_ref() != Some(&resolved) {
+            let why = "it fails, and what its properties refer to has changed";
+            let replaced = self.open.is_some();
+            self.begin_life(replaced.then(|| LifeEnd::failed(why)));
+        }
+    }
+
     /// Carries out what was asked, in order, and as many of one kind as there are in one call: a call
     /// takes time in proportion to all that the client reads.
-    fn obey(&mut self, first: Command) {
-        let commands: Vec<Command> = std::iter::once(first)
-            .chain(self.commands.try_iter().take(COMMANDS_MAX))
-            .collect();
+    fn obey(&mut self) {
+        self.asked
+            .extend(self.commands.try_iter().take(COMMANDS_MAX));
         let mut starting: BTreeMap<PartitionName, Assigned> = BTreeMap::new();
         let mut ending: Vec<(usize, KafkaSplit, SplitEpoch)> = Vec::new();
-        for command in commands {
+        while let Some(command) = self.asked.pop_front() {
             match command {
                 Command::Assign {
                     worker,
@@ -147,7 +209,10 @@ impl ClientThread {
                 // Asked in an earlier life: its reading ended with it, and the worker knows.
                 Command::Assign { .. } | Command::Unassign { .. } => {}
                 Command::Join(link) => self.join(link),
+                #[cfg(test)]
+                Command::Panic => panic!("asked to"),
                 Command::Leave { worker, queue } => {
+                    self.links.remove(&worker);
                     self.start(&mut starting);
                     self.end(&mut ending);
                     self.leave(worker);
@@ -160,15 +225,14 @@ impl ClientThread {
     }
 
     fn join(&mut self, link: Arc<WorkerLink>) {
+        self.links.insert(link.worker, Arc::clone(&link));
         self.introduce(&link, None);
         for health in self.untold.drain(..) {
             link.tell(Notice::Health(health));
         }
-        self.links.insert(link.worker, link);
     }
 
     fn leave(&mut self, worker: usize) {
-        self.links.remove(&worker);
         let Some(open) = &mut self.open else { return };
         let left: Vec<(usize, KafkaSplit, SplitEpoch)> = open
             .assigned
@@ -225,8 +289,8 @@ impl ClientThread {
             };
             let [(_, assigned)] = one;
             let message = format!(
-                "split {}: the client does not begin to read it: {failure} ({})",
-                assigned.split, failure.name
+                "the client does not begin to read it: {failure} ({})",
+                failure.name
             );
             tell_down(&self.links, self.number, self.life, assigned, message);
         }
@@ -264,8 +328,8 @@ impl ClientThread {
             // What is still read could be taken for what is read next. A client that is not what we
             // think it is has to go.
             ending.clear();
-            let reason = format!("the client does not stop reading: {error} ({})", error.name);
-            return self.begin_life(Some(reason));
+            let why = format!("the client does not stop reading: {error} ({})", error.name);
+            return self.begin_life(Some(LifeEnd::failed(&why)));
         }
         for (worker, split, _) in ending.drain(..) {
             if let Some(link) = self.links.get(&worker) {
@@ -279,46 +343,63 @@ impl ClientThread {
         }
     }
 
-    /// Makes the client, or another one in its place.
-    fn begin_life(&mut self, reason: Option<String>) {
+    /// Makes the client, or another one in the place of one that `ended`.
+    fn begin_life(&mut self, ended: Option<LifeEnd>) {
+        let now = Instant::now();
         self.life = Life(self.life.0 + 1);
         // Nobody waits for the old one: it is destroyed on a thread of its own.
         self.open = None;
-        match Open::new(&self.properties) {
+        self.made_of = None;
+        let opened = resolve(&self.properties)
+            .map_err(OpenError::from)
+            .and_then(|resolved| Open::new(self.made_of.insert(resolved)));
+        match opened {
             Ok(open) => {
                 self.open = Some(open);
-                self.attempt = Attempt::default();
+                self.attempts.made(now);
+                let was_unmade = !std::mem::take(&mut self.unmade).is_empty();
+                if was_unmade || ended.is_some() {
+                    self.complaints.start_over(now);
+                }
             }
             Err(error) => {
-                self.attempt.failed(error.may_pass());
+                let may_pass = error.may_pass();
+                self.attempts.failed(may_pass, now);
+                let kind = if may_pass {
+                    FailureKind::Transient
+                } else {
+                    FailureKind::Definite
+                };
                 let message = format!("no client can be made: {error}");
-                if self.attempt.message != message {
-                    self.say(
-                        HealthStatus::Failing(FailureKind::Definite),
-                        message.clone(),
-                    );
-                    self.attempt.message = message;
+                if self.unmade != message {
+                    self.say(HealthStatus::Failing(kind), message.clone());
+                    self.unmade = message;
                 }
             }
         }
-        for link in self.links.values().cloned().collect::<Vec<_>>() {
-            self.introduce(&link, reason.clone());
-        }
-        if let Some(reason) = reason {
+        self.introduce_all(ended.as_ref());
+        if let Some(LifeEnd { why, .. }) = ended {
             let status = HealthStatus::Failing(FailureKind::Transient);
-            self.say(status, format!("the client is replaced: {reason}"));
+            self.say(status, format!("the client is replaced: {why}"));
         }
     }
 
     /// Makes a worker's queue, if there is a client, and tells the worker.
-    fn introduce(&mut self, link: &WorkerLink, reason: Option<String>) {
+    fn introduce(&mut self, link: &WorkerLink, ended: Option<LifeEnd>) {
         link.tell(Notice::Opened {
             cluster: self.cluster.clone(),
             client: self.number,
             life: self.life,
             queue: self.open.as_mut().map(|open| open.join(link)),
-            reason,
+            ended,
         });
+    }
+
+    /// Tells every worker of the life that begins.
+    fn introduce_all(&mut self, ended: Option<&LifeEnd>) {
+        for link in self.links.values().cloned().collect::<Vec<_>>() {
+            self.introduce(&link, ended.cloned());
+        }
     }
 
     /// Takes what the client says of itself.
@@ -345,7 +426,8 @@ impl ClientThread {
             self.lost(&partition);
         }
         if let Some(error) = fatal {
-            self.begin_life(Some(format!("{error} ({})", error.name)));
+            let why = format!("{error} ({})", error.name);
+            self.begin_life(Some(LifeEnd::failed(&why)));
         }
     }
 
@@ -359,10 +441,7 @@ impl ClientThread {
             .find(|((name, partition), _)| name.as_str() == topic && partition.0 == *number)
             .map(|(_, assigned)| assigned.clone());
         let Some(assigned) = found else { return };
-        let message = format!(
-            "split {}: a record went astray in the client; it is read again",
-            assigned.split
-        );
+        let message = "a record went astray in the client; it is read again".to_owned();
         tell_down(&self.links, self.number, self.life, assigned, message);
     }
 
@@ -399,24 +478,5 @@ fn tell_down(
                 message,
             },
         });
-    }
-}
-
-/// Attempts to make a client that did not succeed.
-#[derive(Debug, Default)]
-struct Attempt {
-    message: String,
-    wait: Duration,
-    next: Option<Instant>,
-}
-
-impl Attempt {
-    fn failed(&mut self, may_pass: bool) {
-        self.wait = (self.wait * 2).clamp(RETRY_MIN, RETRY_MAX);
-        self.next = may_pass.then(|| Instant::now() + self.wait);
-    }
-
-    fn is_due(&self) -> bool {
-        self.next.is_some_and(|next| Instant::now() >= next)
     }
 }

@@ -14,6 +14,7 @@ mod error;
 mod file;
 mod fixed;
 mod format;
+pub(crate) mod mask;
 mod nearest;
 mod properties;
 mod reference;

@@ -127,4 +127,15 @@ mod tests {
         );
         assert_eq!(check("x"), PropertyCheck::Unknown(None));
     }
+
+    #[test]
+    fn what_can_be_shown_are_properties_that_there_are() {
+        let showable = include_str!("../model/showable.txt").lines();
+        for name in showable.filter(|line| !line.starts_with('#')) {
+            assert!(
+                !matches!(check(name), PropertyCheck::Unknown(_)),
+                "{name} is none"
+            );
+        }
+    }
 }

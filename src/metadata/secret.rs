@@ -1,13 +1,14 @@
 //! Turns references to secrets into the secrets, at the time a client is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::mask::{Mask, words};
 use super::reference::{Part, ReferenceError, parts};
-use crate::model::ClientProperties;
+use crate::model::{ClientProperties, is_secret};
 
 /// The most that is read of a file with a secret: certificates are some kilobytes.
 const BYTES_MAX: u64 = 1 << 20;
@@ -63,21 +64,46 @@ pub(crate) enum SecretError {
 /// # Invariants
 ///
 /// `Debug` shows names alone.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct ResolvedProperties(BTreeMap<String, String>);
+#[derive(Clone)]
+pub(crate) struct ResolvedProperties {
+    values: BTreeMap<String, String>,
+    /// The properties that refer to something.
+    referring: BTreeSet<String>,
+    mask: Mask,
+}
+
+/// Whether a client made of one would be as one made of the other.
+impl PartialEq for ResolvedProperties {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl Eq for ResolvedProperties {}
 
 impl ResolvedProperties {
     /// All properties by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
+        self.values
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Whether the value of the property `name` came by reference, in whole or in part, so that it
+    /// can change while the metadata stays.
+    pub(crate) fn refers(&self, name: &str) -> bool {
+        self.referring.contains(name)
+    }
+
+    /// Hides what came by reference and what can be a secret.
+    pub(crate) fn mask(&self) -> &Mask {
+        &self.mask
     }
 }
 
 impl fmt::Debug for ResolvedProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.values.keys()).finish()
     }
 }
 
@@ -94,45 +120,77 @@ fn resolve_with(
     properties: &ClientProperties,
     variable: impl Fn(&str) -> Result<String, std::env::VarError>,
 ) -> Result<ResolvedProperties, SecretError> {
-    let mut resolved = BTreeMap::new();
+    let mut resolved = ResolvedProperties {
+        values: BTreeMap::new(),
+        referring: BTreeSet::new(),
+        mask: Mask::default(),
+    };
     for (name, value) in properties.iter() {
-        let property = || name.to_owned();
-        let references = parts(value).map_err(|source| SecretError::Reference {
-            property: property(),
-            source,
-        })?;
-        let mut text = String::new();
-        for part in references {
-            match part {
-                Part::Text(part) => text.push_str(&part),
-                Part::Env(key) => text.push_str(&variable(&key).map_err(|error| {
-                    let why = match error {
-                        std::env::VarError::NotPresent => "is not set",
-                        std::env::VarError::NotUnicode(_) => "is not UTF-8",
-                    };
-                    SecretError::Variable {
-                        property: property(),
-                        variable: key,
-                        why,
-                    }
-                })?),
-                Part::File(path) => {
-                    text.push_str(&content(&path).map_err(|source| SecretError::File {
-                        property: property(),
-                        path: path.display().to_string(),
-                        source,
-                    })?);
-                }
-            }
+        let (text, referred) = resolve_value(name, value, &variable)?;
+        let has_secret = is_secret(name);
+        if has_secret || !referred.is_empty() {
+            let whole = has_secret.then_some(text.as_str());
+            let lines = whole.into_iter().flat_map(str::lines);
+            // librdkafka reads these as lists, and repeats a part of one.
+            let is_list = !has_secret || name.starts_with("sasl.oauthbearer.");
+            let listed = referred.iter().map(String::as_str).chain(whole);
+            let listed = listed.filter(|_| is_list).flat_map(words);
+            let referred = referred.iter().map(String::as_str);
+            let secrets = referred.chain(whole).chain(lines).chain(listed);
+            resolved.mask.add(name, secrets);
         }
-        if text.contains('\0') {
-            return Err(SecretError::Nul {
-                property: property(),
-            });
+        if !referred.is_empty() {
+            resolved.referring.insert(name.to_owned());
         }
-        resolved.insert(property(), text);
+        resolved.values.insert(name.to_owned(), text);
     }
-    Ok(ResolvedProperties(resolved))
+    Ok(resolved)
+}
+
+/// What the value of one property stands for, and what of it came by reference.
+fn resolve_value(
+    name: &str,
+    value: &str,
+    variable: impl Fn(&str) -> Result<String, std::env::VarError>,
+) -> Result<(String, Vec<String>), SecretError> {
+    let property = || name.to_owned();
+    let references = parts(value).map_err(|source| SecretError::Reference {
+        property: property(),
+        source,
+    })?;
+    let (mut text, mut referred) = (String::new(), Vec::new());
+    for part in references {
+        let found = match part {
+            Part::Text(part) => {
+                text.push_str(&part);
+                continue;
+            }
+            Part::Env(key) => variable(&key).map_err(|error| {
+                let why = match error {
+                    std::env::VarError::NotPresent => "is not set",
+                    std::env::VarError::NotUnicode(_) => "is not UTF-8",
+                };
+                SecretError::Variable {
+                    property: property(),
+                    variable: key,
+                    why,
+                }
+            })?,
+            Part::File(path) => content(&path).map_err(|source| SecretError::File {
+                property: property(),
+                path: path.display().to_string(),
+                source,
+            })?,
+        };
+        text.push_str(&found);
+        referred.push(found);
+    }
+    if text.contains('\0') {
+        return Err(SecretError::Nul {
+            property: property(),
+        });
+    }
+    Ok((text, referred))
 }
 
 /// The content of a file without the line break at its end, which editors put there.
@@ -230,5 +288,26 @@ mod tests {
             resolved.iter().next(),
             Some(("client.id", expected.as_str()))
         );
+    }
+
+    #[test]
+    fn what_came_by_reference_and_what_can_be_a_secret_is_hidden() {
+        let properties = ClientProperties::new()
+            .with("client.id", "<${KEY}>")
+            .with("client.rack", "attic")
+            .with("sasl.oauthbearer.config", "principal=admin swordfish")
+            .with("sasl.password", "the cat sat");
+
+        let resolved = resolve_with(&properties, variable).unwrap();
+
+        let text = "<hunter2>, attic, beginning at: swordfish, admin, the cat sat on the cat";
+        assert_eq!(
+            resolved.mask().hide(text),
+            "<***>, attic, beginning at: ***, ***, *** on the cat"
+        );
+        assert!(resolved.refers("client.id"));
+        assert!(!resolved.refers("sasl.password"));
+        assert!(resolved.mask().covers("sasl.password"));
+        assert!(!resolved.mask().covers("client.rack"));
     }
 }

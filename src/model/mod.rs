@@ -11,6 +11,7 @@ pub(crate) mod words;
 pub use self::name::{ClusterId, NameError, StreamId, TopicName};
 pub use self::position::{KafkaPosition, LeaderEpoch, Offset};
 pub use self::properties::ClientProperties;
+pub(crate) use self::properties::is_secret;
 pub use self::split::{Generation, KafkaClusterId, KafkaIdentity, KafkaSplit, Partition, TopicId};
 pub use self::stream::{
     ClusterMetadata, KafkaStream, StartAt, StopAt, StreamTopics, StreamsMetadata,

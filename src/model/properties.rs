@@ -1,7 +1,8 @@
 //! Properties of a Kafka client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -67,18 +68,15 @@ pub(crate) fn is_showable(name: &str, value: &str) -> bool {
 }
 
 /// Whether the property `name` can hold a secret.
-fn is_secret(name: &str) -> bool {
-    [
-        "password",
-        "secret",
-        "pem",
-        "key",
-        "token",
-        "sasl.oauthbearer.config",
-        "jaas",
-    ]
-    .iter()
-    .any(|part| name.contains(part))
+///
+/// The list is of those that cannot: a property that is misspelt, or that a later librdkafka brings, is
+/// not shown.
+pub(crate) fn is_secret(name: &str) -> bool {
+    static SHOWABLE: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+        let lines = include_str!("showable.txt").lines();
+        lines.filter(|line| !line.starts_with('#')).collect()
+    });
+    !SHOWABLE.contains(name)
 }
 
 impl fmt::Debug for ClientProperties {
@@ -114,5 +112,20 @@ mod tests {
             shown,
             r#"{"bootstrap.servers": "127.0.0.1:9092", "sasl.oauthbearer.client.secret": "***", "sasl.password": "***", "ssl.key.pem": "${KEY}"}"#
         );
+    }
+
+    /// A list of what is secret had left these out.
+    #[test]
+    fn debug_shows_no_property_that_is_not_known_to_be_harmless() {
+        for name in [
+            "sasl.oauthbearer.extensions",
+            "sasl.oauthbearer.token.endpoint.url",
+            "sasl.kerberos.kinit.cmd",
+            "sasl.pasword",
+        ] {
+            let properties = ClientProperties::new().with(name, "hunter2");
+
+            assert!(!format!("{properties:?}").contains("hunter2"), "{name}");
+        }
     }
 }

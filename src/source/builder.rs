@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use timely_splits::assignor::{Assignor, StickyBalanced};
+use timely_splits::event::Observer;
 use timely_splits::log::{BindingLog, MemoryLog};
 use timely_splits::protocol::Configuration;
 
@@ -18,8 +19,8 @@ use crate::model::{ClientProperties, KafkaSplit, StartAt};
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
 
-/// The part of the memory that the client of one cluster may fill with what nobody took yet.
-const CLIENT_SHARE: usize = 16;
+/// The part of the memory that the clients may fill with what nobody took yet.
+const CLIENTS_SHARE: usize = 16;
 
 /// Why a source cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +75,7 @@ pub enum BuildError {
 pub struct KafkaSourceBuilder {
     settings: Settings,
     metadata: Option<Box<dyn MetadataService>>,
-    subscribed: bool,
+    observer: Option<Observer<KafkaSplit>>,
     log: Option<Box<dyn BindingLog<KafkaSplit>>>,
     assignor: Option<Box<dyn Assignor<KafkaSplit>>>,
 }
@@ -122,7 +123,7 @@ impl Settings {
         FetchSettings {
             source: self.name.clone(),
             properties: self.properties.clone(),
-            queued_bytes_max: self.memory / CLIENT_SHARE,
+            queued_bytes_max: self.memory / CLIENTS_SHARE,
         }
     }
 
@@ -193,7 +194,6 @@ impl KafkaSourceBuilder {
     #[must_use]
     pub fn subscribe(mut self, subscription: Subscription) -> Self {
         self.settings.subscription = subscription;
-        self.subscribed = true;
         self
     }
 
@@ -224,6 +224,14 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// Whoever wants to hear of everything that happens: what is found, assigned and released, what the
+    /// assignor would do, which ticks are durable. It hears on the workers' threads and must not block.
+    #[must_use]
+    pub fn observer(mut self, observer: Observer<KafkaSplit>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
     /// Properties of the clients of all clusters; those that the metadata gives a cluster win.
     #[must_use]
     pub fn properties(mut self, properties: ClientProperties) -> Self {
@@ -249,7 +257,8 @@ impl KafkaSourceBuilder {
     /// How many bytes a process may use for records, about; 256 MiB by default.
     ///
     /// Half of it is for what the workers emitted and the user has not dealt with, a sixteenth for
-    /// what the client of each cluster has fetched.
+    /// what the clients of all clusters have fetched. Each client has an equal share of that, by the
+    /// clusters that there are when it is made, and at least 1 MiB.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.settings.memory = bytes;
@@ -304,6 +313,7 @@ impl KafkaSourceBuilder {
         });
         let parts = EnumerationParts {
             service,
+            observer: self.observer,
             log,
             assignor: self.assignor.unwrap_or_else(|| Box::new(StickyBalanced)),
         };

@@ -12,6 +12,7 @@ use timely_splits::assignor::Assignor;
 use timely_splits::binding::{Binding, SplitError};
 use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::enumerator::Enumeration;
+use timely_splits::event::Observer;
 use timely_splits::health::Health;
 use timely_splits::log::BindingLog;
 use timely_splits::reader::AdmissionHook;
@@ -82,12 +83,14 @@ struct Shared {
     settings: Settings,
     pool: Arc<ClientPool>,
     control: SourceControl,
+    observer: Option<Observer<KafkaSplit>>,
     /// Taken by worker 0.
     enumeration: Mutex<Option<EnumerationParts>>,
 }
 
 pub(crate) struct EnumerationParts {
     service: Box<dyn MetadataService>,
+    observer: Option<Observer<KafkaSplit>>,
     log: Box<dyn BindingLog<KafkaSplit>>,
     assignor: Box<dyn Assignor<KafkaSplit>>,
 }
@@ -157,13 +160,14 @@ impl KafkaSource {
         KafkaSourceBuilder::new()
     }
 
-    pub(crate) fn new(settings: Settings, parts: EnumerationParts) -> io::Result<Self> {
+    pub(crate) fn new(settings: Settings, mut parts: EnumerationParts) -> io::Result<Self> {
         let pool = ClientPool::new(settings.fetching())?;
         Ok(Self {
             shared: Arc::new(Shared {
                 settings,
                 pool,
                 control: SourceControl::new(),
+                observer: parts.observer.take(),
                 enumeration: Mutex::new(Some(parts)),
             }),
         })
@@ -176,10 +180,11 @@ impl KafkaSource {
     }
 
     /// The properties of the client that reads a cluster whose own properties are `cluster`: the
-    /// defaults, those of the source, those of the cluster and what the source depends on, joined.
+    /// defaults, those of the source, those of the cluster and what the source depends on, joined. What
+    /// it may fetch ahead is that of a client that shares it with no other.
     #[must_use]
     pub fn client_properties(&self, cluster: &ClientProperties) -> ClientProperties {
-        self.shared.settings.fetching().data(cluster).0
+        self.shared.settings.fetching().data(cluster, 1).0
     }
 
     /// Closes the clients of this process, after its dataflow has ended, and waits for that for five
@@ -234,7 +239,7 @@ impl KafkaSource {
         source.probe = options.probe;
         source.configuration = settings.configuration();
         source.control = shared.control.clone();
-        source.observer = story::observer(scope.index());
+        source.observer = story::observer(scope.index(), shared.observer.clone());
 
         let enumeration = (scope.index() == 0).then(|| self.enumeration());
         let (pool, worker) = (Arc::clone(&shared.pool), scope.index());

@@ -10,14 +10,21 @@ use timely_splits::protocol::ReleaseReason;
 
 use crate::model::{KafkaSplit, StreamsMetadata};
 
-/// An observer that tells the story of one worker.
-pub(super) fn observer(worker: usize) -> Observer<KafkaSplit> {
-    Observer::new(move |event| tell(worker, event))
+/// An observer that tells the story of one worker, and then tells the user's.
+pub(super) fn observer(worker: usize, users: Option<Observer<KafkaSplit>>) -> Observer<KafkaSplit> {
+    Observer::new(move |event| {
+        tell(worker, event);
+        if let Some(users) = &users {
+            users.hear(event);
+        }
+    })
 }
 
 fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
     match event {
-        SourceEvent::Started { readers } => tracing::info!("reading on {readers} workers"),
+        SourceEvent::Started { readers } => {
+            tracing::info!("reading on {}", counted(*readers, "worker"));
+        }
         SourceEvent::MetadataAdopted { epoch, metadata } => {
             tracing::info!("metadata epoch {epoch}: {}", Streams(metadata));
         }
@@ -29,7 +36,10 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             epoch,
             assigned,
             revoked,
-        } => tracing::debug!("plan {epoch}: {assigned} splits assigned, {revoked} asked back"),
+        } => tracing::debug!(
+            "plan {epoch}: {} assigned, {revoked} asked back",
+            counted(*assigned, "split")
+        ),
         SourceEvent::Assigned {
             split,
             reader,
@@ -67,21 +77,26 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
         SourceEvent::FetcherDown {
             split,
             reader,
-            kind: FailureKind::Transient,
+            kind,
             message,
-        } => tracing::warn!("split {split}: worker {reader} tries again: {message}"),
-        SourceEvent::FetcherDown {
-            split,
-            reader,
-            kind: FailureKind::Definite,
-            message,
-        } => tracing::error!("split {split}: worker {reader} stopped reading it: {message}"),
+        } => tell_down(split, *reader, *kind, message),
         SourceEvent::Bound { tick, splits } => {
-            tracing::trace!("tick {tick}: durable, {splits} splits moved");
+            tracing::trace!("tick {tick}: durable, {} moved", counted(*splits, "split"));
         }
         SourceEvent::Health(health) => tell_health(worker, health),
         SourceEvent::Ended => tracing::info!("the last tick is durable: the source has ended"),
         _ => {}
+    }
+}
+
+fn tell_down(split: &KafkaSplit, reader: ReaderId, kind: FailureKind, message: &str) {
+    match kind {
+        FailureKind::Transient => {
+            tracing::warn!("split {split}: worker {reader} tries again: {message}");
+        }
+        FailureKind::Definite => {
+            tracing::error!("split {split}: worker {reader} stopped reading it: {message}");
+        }
     }
 }
 
@@ -129,6 +144,12 @@ impl std::fmt::Display for Moves<'_> {
         });
         f.write_str(&said.collect::<Vec<_>>().join(", "))
     }
+}
+
+/// `1 split`, `2 splits` ...
+fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 /// `1st`, `2nd`, `3rd`, `4th` ...

@@ -105,7 +105,7 @@ fn a_source_that_cannot_go_on_ends_it_with_the_reason() {
     let with_the_reason = ends.iter().filter(|(status, said)| {
         *status == Some(1)
             && said.iter().any(|line| {
-                line.starts_with("tail: source: reader ") && line.contains("configured otherwise")
+                line.starts_with("tail: source: ") && line.contains("configured differently")
             })
     });
     assert!(with_the_reason.count() > 0, "{ends:#?}");

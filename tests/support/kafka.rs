@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::future::Future;
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{self, Command};
@@ -259,11 +260,21 @@ impl RealKafka {
     }
 
     fn try_script(&self, arguments: &[&str]) -> Result<String, String> {
+        self.script_reading("", arguments)
+    }
+
+    /// What `scripts/kafka` prints that reads `input`, or what it says when it fails.
+    pub(crate) fn script_reading(&self, input: &str, arguments: &[&str]) -> Result<String, String> {
+        let mut file = tempfile::tempfile().expect("the folder for temporary files is writable");
+        file.write_all(input.as_bytes())
+            .and_then(|()| file.rewind())
+            .expect("the folder for temporary files has room");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/kafka");
         let shown = format!("scripts/kafka {}", arguments.join(" "));
         let output = Command::new(&script)
             .args(arguments)
             .env("TIMELY_KAFKA_STATE", self.state.path())
+            .stdin(file)
             .output()
             .map_err(|error| {
                 format!(

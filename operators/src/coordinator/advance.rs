@@ -7,7 +7,7 @@ use super::ticks::{Closing, Ending};
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::defect::{self, Defect};
-use crate::epoch::ReaderId;
+use crate::epoch::{ReaderId, RequestId};
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
@@ -17,6 +17,12 @@ use crate::tick::Tick;
 
 /// How long the log may hold up a tick that is due before a person is told.
 pub(super) const STALL_TOLD_AFTER: Duration = Duration::from_secs(1);
+
+/// How many times the deadline for a start it may take to find one, at most, until it is asked again.
+const START_WAIT_MAX: u32 = 64;
+
+/// How many times as far as was asked for ticks are reserved ahead for a slow log, at most.
+const RESERVE_TIMES_MAX: u32 = 16;
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Re-evaluates everything that can have become possible; called after every event.
@@ -62,7 +68,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         let open = self.tick_after(self.ticks.first, now);
         if open > self.ticks.reserved {
-            // The log took longer than was reserved for.
+            self.reserve_longer();
             self.ask_reservation(open);
             return;
         }
@@ -110,9 +116,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
+    /// How far ahead ticks are reserved, in milliseconds.
+    fn reserve_ahead(&self) -> u64 {
+        let ahead = self.options.reserve_ahead * self.ticks.reserve_times;
+        u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The log took longer than was reserved for: if more is not reserved the next time, it always
+    /// will.
+    fn reserve_longer(&mut self) {
+        self.ticks.reserve_times = (self.ticks.reserve_times * 2).min(RESERVE_TIMES_MAX);
+    }
+
     /// Asks the log to reserve ticks ahead of `tick`.
     fn ask_reservation(&mut self, tick: Tick) {
-        let ahead = u64::try_from(self.options.reserve_ahead.as_millis()).unwrap_or(u64::MAX);
+        let ahead = self.reserve_ahead();
         self.ticks.asked = Tick(tick.0.saturating_add(ahead));
         self.to_append.push(LogRecord::Reserved(self.ticks.asked));
     }
@@ -122,7 +140,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(open) = self.ticks.open else { return };
         let next = self.tick_after(open, now);
         let asked_before = self.ticks.asked > self.ticks.reserved;
-        let half = u64::try_from(self.options.reserve_ahead.as_millis() / 2).unwrap_or(u64::MAX);
+        if next > self.ticks.reserved && !asked_before {
+            self.reserve_longer();
+        }
+        let half = self.reserve_ahead() / 2;
         if next.0.saturating_add(half) > self.ticks.asked.0 && !asked_before {
             self.ask_reservation(next);
         }
@@ -137,7 +158,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 break;
             }
             match awaited {
-                Awaited::Start(request) => self.ask_start_again(split, request, now),
+                Awaited::Start(request, waited) => {
+                    self.ask_start_again(split, request, waited, now);
+                }
                 Awaited::Release(split_epoch) => {
                     let late = self.splits.get(&split).filter(|entry| {
                         let releasing = matches!(entry.ownership, Ownership::Releasing(_));
@@ -146,6 +169,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     let late = late.and_then(|entry| entry.ownership.reader());
                     if let Some(reader) = late {
                         self.tell_late(&split, reader.0);
+                        self.revoke(reader, split.clone(), split_epoch, now);
                         if defect::is(Defect::TakeoverOnSuspicion) {
                             let bound = self.bound[&split].clone();
                             self.settle_at(&split, bound, now);
@@ -158,20 +182,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// The answer to a request did not come in time: another one supersedes it.
-    fn ask_start_again(&mut self, split: S, request: crate::epoch::RequestId, now: Duration) {
-        let next = self.last_request.next();
-        let Some(entry) = self.splits.get_mut(&split) else {
-            return;
-        };
-        if entry.ownership != Ownership::Resolving(request) {
+    ///
+    /// It may take longer each time, or a discovery that is slow would always be too late.
+    fn ask_start_again(&mut self, split: S, request: RequestId, waited: Duration, now: Duration) {
+        let asked = self.splits.get(&split);
+        if asked.is_none_or(|entry| entry.ownership != Ownership::Resolving(request)) {
             return;
         }
-        entry.ownership = Ownership::Resolving(next);
-        self.last_request = next;
-        let due = now + self.options.start_deadline;
-        self.deadlines
-            .insert((due, split.clone(), Awaited::Start(next)));
-        self.ask_start(split, next);
+        let next = self.next_request();
+        if let Some(entry) = self.splits.get_mut(&split) {
+            entry.ownership = Ownership::Resolving(next);
+        }
+        let wait = (waited * 2).min(self.options.start_deadline * START_WAIT_MAX);
+        self.ask_start(split, next, wait, now);
     }
 
     fn tell_late(&mut self, split: &S, reader: usize) {
@@ -227,6 +250,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         };
         let held = self.tick_is_held();
         self.tell_stall(held && now >= self.ticks.due + STALL_TOLD_AFTER, held);
+        if self.ticks.undurable() >= self.options.ticks_waiting_max {
+            self.ticks.held = true;
+        } else if std::mem::take(&mut self.ticks.held) && !last {
+            // Readers emit nothing while too many ticks wait. If the open tick were closed as soon as
+            // that is over, a log that is slower than the ticks would stop reading for ever.
+            self.ticks.due = self.ticks.due.max(now + self.options.tick_interval);
+        }
         if held || now < self.ticks.due {
             return;
         }

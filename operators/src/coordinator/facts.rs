@@ -61,9 +61,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.groups.remove(&group);
             }
         }
-        self.splits.remove(split);
+        if let Some(entry) = self.splits.remove(split) {
+            self.forgotten = self.forgotten.max(entry.split_epoch);
+        }
         self.bound.remove(split);
         self.quarantined.remove(split);
+        self.planning.forget(split);
+    }
+
+    /// The metadata service does not answer: what was in force before the restart is, until it does.
+    pub(super) fn metadata_failed(&mut self, now: Duration) {
+        if let Some(stored) = self.stored.take_if(|_| self.metadata.is_none()) {
+            self.adopt(stored, now);
+        }
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
@@ -77,6 +87,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             epoch,
             metadata: metadata.clone(),
         });
+        // An epoch that waits for the log is over. Metadata that changes while the log does not answer
+        // would otherwise fill the memory.
+        let is_metadata = |record: &LogRecord<S>| matches!(record, LogRecord::Metadata { .. });
+        self.to_append.retain(|record| !is_metadata(record));
         self.to_append.push(LogRecord::Metadata {
             epoch,
             metadata: metadata.clone(),
@@ -177,16 +191,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             if !self.splits.contains_key(&found.split) {
                 let sibling = known.contains(&S::Metadata::group_of(&found.split));
                 let request = self.next_request();
-                let due = now + self.options.start_deadline;
-                let mut entry = Entry::found(request);
+                let mut entry = Entry::found(request, self.forgotten);
                 entry.sibling = sibling;
-                self.deadlines
-                    .insert((due, found.split.clone(), Awaited::Start(request)));
                 self.insert(found.split.clone(), entry, now);
                 self.tell(SourceEvent::SplitFound {
                     split: found.split.clone(),
                 });
-                self.ask_start(found.split.clone(), request);
+                let wait = self.options.start_deadline;
+                self.ask_start(found.split.clone(), request, wait, now);
             }
             let entry = self
                 .splits
@@ -247,7 +259,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.last_request
     }
 
-    pub(super) fn ask_start(&mut self, split: S, request: RequestId) {
+    /// Asks where reading a split starts, and asks again if there is no answer after `wait`.
+    pub(super) fn ask_start(
+        &mut self,
+        split: S,
+        request: RequestId,
+        wait: Duration,
+        now: Duration,
+    ) {
+        let awaited = Awaited::Start(request, wait);
+        self.deadlines.insert((now + wait, split.clone(), awaited));
         let sibling = self.splits.get(&split).is_some_and(|entry| entry.sibling);
         let ask = DiscoveryRequest::Resolve {
             request,

@@ -25,6 +25,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
+    /// When the oldest position has been kept for long enough, if time is all that it waits for: it
+    /// may wait for its tick to be closed, which is looked at when that is.
+    pub(super) fn forget_due(&self) -> Option<Duration> {
+        let (since, split) = self.kept.first()?;
+        let waits = self.splits.get(split).is_some_and(|entry| {
+            matches!(&entry.ownership, Ownership::Idle { next, .. } if self.bound.get(split) != Some(next))
+        });
+        (!waits).then(|| *since + self.options.kept_for)
+    }
+
     /// Forgets positions that were kept for as long as was asked for, and the oldest of too many.
     pub(super) fn forget_old(&mut self, now: Duration) {
         let mut later = Vec::new();

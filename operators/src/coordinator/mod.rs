@@ -15,6 +15,7 @@ mod ownership;
 mod plan;
 mod report;
 mod snapshot;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -40,6 +41,7 @@ use self::ownership::{Entry, Ownership};
 use self::plan::Planning;
 use self::snapshot::Restored;
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
+pub use self::tables::Tables;
 use self::ticks::{Ending, Ticks};
 
 /// What the coordinator wants done, in this order.
@@ -88,6 +90,7 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     metadata_epoch: MetadataEpoch,
     /// What was in force before the restart, until the service has answered or failed.
     stored: Option<S::Metadata>,
+    early: Early<S::Metadata>,
     planning: Planning<S, A>,
     /// Every split whose start is recorded and that was not forgotten, and those that are resolved.
     splits: BTreeMap<S, Entry<S>>,
@@ -105,6 +108,9 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// How far the clock that ticks are named by is before the one that is measured by, in
     /// milliseconds.
     skew: i64,
+    /// The greatest epoch of a split that was forgotten. One that comes back is assigned above it, so
+    /// that what was said about it before is not taken for news.
+    forgotten: SplitEpoch,
     ticks: Ticks<S>,
     /// Since when what is needed to start is waited for, until a person was told.
     starting_since: Option<Duration>,
@@ -135,11 +141,23 @@ enum Phase {
     Ended,
 }
 
+/// What the metadata service said before the log was open.
+///
+/// Nothing is done about it until then: splits that are in the log would be taken for new ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+enum Early<M> {
+    #[default]
+    Nothing,
+    Failed,
+    /// Its last answer.
+    Answered(M),
+}
+
 /// What a deadline is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Awaited {
-    /// Where reading the split starts.
-    Start(RequestId),
+    /// Where reading the split starts, and how long it was waited for.
+    Start(RequestId, Duration),
     /// That its reader releases it.
     Release(SplitEpoch),
 }
@@ -156,6 +174,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             metadata: None,
             metadata_epoch: MetadataEpoch::default(),
             stored: None,
+            early: Early::Nothing,
             planning: Planning::new(assignor),
             splits: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -165,6 +184,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             deadlines: BTreeSet::new(),
             last_request: RequestId::default(),
             skew: 0,
+            forgotten: SplitEpoch::default(),
             ticks: Ticks::new(),
             starting_since: None,
             stalled: false,
@@ -189,10 +209,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return Some(since + advance::STALL_TOLD_AFTER);
         }
         let deadline = self.deadlines.first().map(|(due, _, _)| *due);
-        let kept = self
-            .kept
-            .first()
-            .map(|(since, _)| *since + self.options.kept_for);
+        let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
         let mut due = [deadline, kept, plan];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
@@ -290,6 +307,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 if let Phase::Gathering { log_open } = &mut self.phase {
                     *log_open = true;
                 }
+                match std::mem::take(&mut self.early) {
+                    Early::Nothing => {}
+                    Early::Failed => self.metadata_failed(now),
+                    Early::Answered(metadata) => self.adopt(metadata, now),
+                }
             }
             Err(error) => self.wedge("binding log", error.to_string()),
         }
@@ -321,13 +343,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The discovery answered.
     pub fn handle_discovery(&mut self, event: DiscoveryEvent<S>, now: Duration) {
+        let too_early = self.phase == (Phase::Gathering { log_open: false });
         match event {
+            DiscoveryEvent::Metadata(metadata) if too_early => {
+                self.early = Early::Answered(metadata);
+            }
             DiscoveryEvent::Metadata(metadata) => self.adopt(metadata, now),
-            DiscoveryEvent::MetadataFailed => {
-                if let Some(stored) = self.stored.take_if(|_| self.metadata.is_none()) {
-                    self.adopt(stored, now);
+            DiscoveryEvent::MetadataFailed if too_early => {
+                if self.early == Early::Nothing {
+                    self.early = Early::Failed;
                 }
             }
+            DiscoveryEvent::MetadataFailed => self.metadata_failed(now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
             DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
             DiscoveryEvent::Resolved {
@@ -379,10 +406,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 impl<S: Split, A> Hash for Coordinator<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
-        (&self.metadata, &self.metadata_epoch, &self.stored).hash(hasher);
+        (&self.metadata, &self.metadata_epoch).hash(hasher);
+        (&self.stored, &self.early).hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
-        self.last_request.hash(hasher);
+        (&self.last_request, &self.forgotten).hash(hasher);
         (&self.ticks, &self.stalled).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);

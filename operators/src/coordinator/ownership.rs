@@ -54,11 +54,12 @@ pub(super) enum Ownership<S: Split> {
 }
 
 impl<S: Split> Entry<S> {
-    /// A split that was just found, and about whose start the discovery is asked.
-    pub(super) fn found(request: RequestId) -> Self {
+    /// A split that was just found, and about whose start the discovery is asked. It is assigned above
+    /// `split_epoch`.
+    pub(super) fn found(request: RequestId, split_epoch: SplitEpoch) -> Self {
         Self {
             ownership: Ownership::Resolving(request),
-            split_epoch: SplitEpoch::default(),
+            split_epoch,
             identity: None,
             racks: Vec::new(),
             listed: true,
@@ -77,7 +78,7 @@ impl<S: Split> Entry<S> {
         Self {
             ownership,
             listed,
-            ..Self::found(RequestId::default())
+            ..Self::found(RequestId::default(), SplitEpoch::default())
         }
     }
 

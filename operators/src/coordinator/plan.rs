@@ -11,7 +11,7 @@ use super::ownership::Ownership;
 use super::{Awaited, Coordinator, Intention};
 use crate::assignor::{Assignor, ReaderProfile, Situation, SplitProfile};
 use crate::defect::{self, Defect};
-use crate::epoch::{PlanEpoch, ReaderId};
+use crate::epoch::{PlanEpoch, ReaderId, SplitEpoch};
 use crate::event::SourceEvent;
 use crate::protocol::{Assignment, Directive};
 use crate::split::Split;
@@ -120,6 +120,23 @@ impl<S: Split, A> Planning<S, A> {
             *count -= 1;
         }
         true
+    }
+
+    /// How many splits are looked at before long.
+    pub(super) fn unsettled(&self) -> usize {
+        self.homeless.len() + self.restless.len()
+    }
+
+    /// In how many seconds splits moved that are remembered.
+    pub(super) fn moves(&self) -> usize {
+        self.moved.len()
+    }
+
+    /// A split is not known any more.
+    pub(super) fn forget(&mut self, split: &S) {
+        self.unset_target(split);
+        self.homeless.remove(split);
+        self.restless.remove(split);
     }
 
     fn moved_lately(&mut self, now: Duration) -> usize {
@@ -351,16 +368,28 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     let prepare = Directive::Prepare(split.clone());
                     self.intentions.push_back(Intention::Send(target, prepare));
                 }
-                let due = now + self.options.release_deadline;
-                self.deadlines
-                    .insert((due, split.clone(), Awaited::Release(split_epoch)));
-                let revoke = Directive::Revoke { split, split_epoch };
-                self.intentions.push_back(Intention::Send(reader, revoke));
+                self.revoke(reader, split, split_epoch, now);
                 *self.planning.moved.entry(now.as_secs()).or_default() += 1;
                 Some(Settled::Revoked)
             }
             _ => None,
         }
+    }
+
+    /// Asks a reader for a split, and again if it has not released it by the deadline. Whoever does not
+    /// have it ignores that.
+    pub(super) fn revoke(
+        &mut self,
+        reader: ReaderId,
+        split: S,
+        split_epoch: SplitEpoch,
+        now: Duration,
+    ) {
+        let due = now + self.options.release_deadline;
+        let awaited = Awaited::Release(split_epoch);
+        self.deadlines.insert((due, split.clone(), awaited));
+        let revoke = Directive::Revoke { split, split_epoch };
+        self.intentions.push_back(Intention::Send(reader, revoke));
     }
 
     /// Takes the loads of what was emitted within `elapsed`.

@@ -39,8 +39,15 @@ impl Driven {
 
     /// The log is open.
     fn gathering(readers: usize) -> Self {
+        let mut driven = Self::closed(readers);
+        driven.coordinator.handle_opened(&[], driven.now);
+        driven
+    }
+
+    /// The log is not open.
+    fn closed(readers: usize) -> Self {
         let options = CoordinatorOptions::new(readers);
-        let mut driven = Self {
+        Self {
             coordinator: Coordinator::new(options, StickyBalanced),
             now: Duration::from_secs(1_000),
             log: Vec::new(),
@@ -49,9 +56,7 @@ impl Driven {
             published: Vec::new(),
             asked: Vec::new(),
             told: Vec::new(),
-        };
-        driven.coordinator.handle_opened(&[], driven.now);
-        driven
+        }
     }
 
     fn report(&mut self, report: Report<Letter>) {
@@ -195,6 +200,25 @@ fn a_split_is_assigned_at_its_recorded_start() {
     };
     assert_eq!(driven.log[0], LogRecord::Incarnation(Incarnation(1)));
     assert_eq!(driven.log.last(), Some(&start));
+}
+
+/// Splits were found, and started anew, because the metadata service was quicker than the log.
+#[test]
+fn an_answer_before_the_log_is_open_starts_no_split_anew() {
+    let mut before = Driven::start(1);
+    before.metadata("a");
+    before.tick(vec![range('a', 1, 10, 13)]);
+    let mut driven = Driven::closed(1);
+    driven.report(hello(0, 7));
+    driven.metadata("a");
+    assert_eq!(driven.asked, []);
+
+    driven.coordinator.handle_opened(&before.log, driven.now);
+    driven.carry_out();
+
+    assert_eq!(driven.moves(), ["0: assign a#1 at 13"]);
+    let starts = |record: &LogRecord<_>| matches!(record, LogRecord::Start { .. });
+    assert!(!driven.log.iter().any(starts));
 }
 
 /// S18.

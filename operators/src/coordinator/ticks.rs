@@ -35,6 +35,10 @@ pub(super) struct Ticks<S: Split> {
     pub(super) asked: Tick,
     /// Whether the next tick cannot be opened because it is not reserved.
     pub(super) unreserved: bool,
+    /// How many times as far as was asked for ticks are reserved ahead.
+    pub(super) reserve_times: u32,
+    /// Whether too many ticks waited for the log when it was last looked at.
+    pub(super) held: bool,
     pub(super) ending: Ending,
 }
 
@@ -72,6 +76,8 @@ impl<S: Split> Ticks<S> {
             reserved: Tick::default(),
             asked: Tick::default(),
             unreserved: false,
+            reserve_times: 1,
+            held: false,
             ending: Ending::No,
         }
     }

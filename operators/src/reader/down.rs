@@ -39,7 +39,8 @@ impl<S: Split, B> ReaderState<S, B> {
             .push_back(ReaderAction::Unfetch(down.split.clone(), down.split_epoch));
         match kind {
             FailureKind::Transient => {
-                held.waits = true;
+                // It is not stuck while it waits, and may be again after that.
+                held.moved_at = now + delay;
                 self.retries
                     .insert((now + delay, down.split.clone()), down.split_epoch);
             }
@@ -85,7 +86,6 @@ impl<S: Split, B> ReaderState<S, B> {
                 let still = held.is_some_and(|held| {
                     held.split_epoch == *split_epoch
                         && held.parked.is_none()
-                        && !held.waits
                         && held.moved_at + self.options.stuck_after <= now
                 });
                 *lag > 0 && still && self.emitting_at().is_some()
@@ -124,7 +124,6 @@ impl<S: Split, B> ReaderState<S, B> {
             };
             if held.split_epoch == split_epoch && held.parked.is_none() {
                 held.moved_at = now;
-                held.waits = false;
                 self.actions
                     .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));
             }

@@ -123,9 +123,7 @@ pub(super) struct Held<S: Split, B> {
     pub(super) failures: u32,
     /// How often in a row what reads it crashed.
     pub(super) crashes: u32,
-    /// Whether it waits to be given to the fetcher again.
-    pub(super) waits: bool,
-    /// When a piece of it was last emitted, or it was last given to the fetcher.
+    /// When a piece of it was last emitted, or it was or will be last given to the fetcher.
     pub(super) moved_at: Duration,
     /// A piece that was not admitted. The fetcher does not read the split meanwhile.
     pub(super) parked: Option<Piece<S, B>>,
@@ -224,15 +222,17 @@ impl<S: Split, B> ReaderState<S, B> {
         };
         let current =
             held.split_epoch == piece.split_epoch || defect::is(Defect::NoSplitEpochCheck);
-        if !current || held.parked.is_some() || piece.start < held.next {
+        if !current || held.parked.is_some() || (piece.start < held.next && piece.end <= held.next)
+        {
             self.ignored += 1;
             return Verdict::Drop;
         }
-        if piece.start > held.next {
-            // The fetcher broke its contract. Going on would lose what lies between.
+        if piece.start != held.next {
+            // The fetcher is not where this reader is. Going on would repeat what was emitted, or lose
+            // what lies between.
             let message = format!(
-                "a piece starts at {}, expected {}; reading it again from there",
-                piece.start, held.next
+                "a piece has {}..{}, expected one from {} on; reading it again from there",
+                piece.start, piece.end, held.next
             );
             self.handle_down(
                 FetcherDown {
@@ -375,7 +375,6 @@ impl<S: Split, B> ReaderState<S, B> {
             next: start,
             failures: 0,
             crashes: 0,
-            waits: false,
             moved_at: now,
             parked: None,
         };

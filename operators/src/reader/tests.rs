@@ -178,6 +178,21 @@ fn a_gap_that_the_fetcher_left_is_read_again() {
     assert_eq!(actions(&mut state), [again]);
 }
 
+/// The records after 12 were never read: the fetcher believed that it had brought them.
+#[test]
+fn a_piece_that_overlaps_what_was_emitted_is_read_again_from_there() {
+    let mut state = reading_a();
+    state.handle_piece(&piece(1, 10, 12), NOW);
+
+    assert_eq!(state.handle_piece(&piece(1, 10, 14), NOW), Verdict::Drop);
+    actions(&mut state);
+    let due = state.poll_timeout().expect("it is tried again");
+    state.handle_time(due);
+
+    let again = ReaderAction::Fetch(A, SplitEpoch(1), 12);
+    assert_eq!(actions(&mut state), [again]);
+}
+
 #[test]
 fn failures_in_a_row_are_retried_later_and_later_and_a_record_ends_the_row() {
     let mut state = reading_a();
@@ -200,6 +215,29 @@ fn failures_in_a_row_are_retried_later_and_later_and_a_record_ends_the_row() {
     state.handle_down(down(), NOW);
 
     assert_eq!(state.poll_timeout(), Some(NOW + Duration::from_millis(100)));
+}
+
+/// A split whose fetcher had stopped once and then hung was never read again.
+#[test]
+fn a_split_that_brings_nothing_after_a_failure_is_read_again_too() {
+    let mut state = reading_a();
+    state.handle_down(
+        FetcherDown {
+            split: A,
+            split_epoch: SplitEpoch(1),
+            cause: DownCause::Crashed,
+            message: String::new(),
+        },
+        NOW,
+    );
+    let due = state.poll_timeout().expect("it is tried again");
+    state.handle_time(due);
+    assert_eq!(state.poll_timeout(), None);
+
+    let stuck = due + ReaderOptions::default().stuck_after;
+    state.handle_lags(vec![(A, SplitEpoch(1), 5)], stuck);
+
+    assert!(state.poll_timeout().is_some());
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl NativeClient {
         // SAFETY: client and list are alive; the error that comes back is ours.
         unsafe {
             let error = sys::rd_kafka_incremental_assign(self.raw(), list.0.as_ptr());
-            NativeError::take(error)?;
+            self.take(error)?;
         }
         for (partition, queue) in forwarded {
             partition.forward(queue);
@@ -119,7 +119,7 @@ impl NativeClient {
         }
         // SAFETY: as above.
         unsafe {
-            NativeError::take(sys::rd_kafka_incremental_unassign(
+            self.take(sys::rd_kafka_incremental_unassign(
                 self.raw(),
                 list.0.as_ptr(),
             ))

@@ -13,6 +13,7 @@ use rdkafka_sys as sys;
 use sys::rd_kafka_resp_err_t as Code;
 
 use super::{c_string, text_at};
+use crate::metadata::mask::Mask;
 
 /// How long closing is waited for before the client is given up as leaked.
 pub(crate) const CLOSE_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -38,8 +39,13 @@ pub(crate) struct NativeError {
 }
 
 impl NativeError {
-    /// An error with librdkafka's code and words.
-    pub(super) fn new(code: Code, message: String) -> Self {
+    /// The error of a code, in the words that librdkafka has for it.
+    pub(super) fn of(code: Code) -> Self {
+        Self::new(code, String::new())
+    }
+
+    /// An error with librdkafka's code and words, which the client's [`Mask`] has been over.
+    fn new(code: Code, message: String) -> Self {
         // SAFETY: both take any code and return a string that is never freed.
         let (name, words) = unsafe {
             (
@@ -55,42 +61,9 @@ impl NativeError {
         }
     }
 
-    /// The error of a number, which may be one that this librdkafka has no name for.
-    pub(super) fn from_number(code: i32, message: String) -> Self {
-        match Code::try_from(code) {
-            Ok(code) => Self::new(code, message),
-            Err(_) => Self {
-                code,
-                name: format!("ERROR_{code}"),
-                message,
-                property: None,
-            },
-        }
-    }
-
     /// An argument that librdkafka cannot take.
     pub(super) fn invalid(message: String) -> Self {
         Self::new(Code::RD_KAFKA_RESP_ERR__INVALID_ARG, message)
-    }
-
-    /// Takes the error out of `error`, if there is one.
-    ///
-    /// # Safety
-    ///
-    /// `error` is null, or owned by the caller, who gives it away.
-    pub(super) unsafe fn take(error: *mut sys::rd_kafka_error_t) -> Result<(), Self> {
-        if error.is_null() {
-            return Ok(());
-        }
-        // SAFETY: not null, and alive until it is destroyed below, once.
-        unsafe {
-            let taken = Self::new(
-                sys::rd_kafka_error_code(error),
-                text_at(sys::rd_kafka_error_string(error)),
-            );
-            sys::rd_kafka_error_destroy(error);
-            Err(taken)
-        }
     }
 }
 
@@ -122,13 +95,23 @@ impl Display for ClientKind {
 /// * The pointer is valid as long as the value lives. Queues and handles of the client hold an
 ///   `Arc` of it, so it outlives them.
 /// * Destruction may block for as long as brokers hang, so it runs on a thread of its own.
-#[derive(Debug)]
+/// * No text of librdkafka's leaves this module but through [`words`](Self::words), which hides the
+///   client's secrets.
 pub(crate) struct NativeClient {
     raw: NonNull<sys::rd_kafka_t>,
     /// Disconnected when the destruction is over.
     destroyed: Receiver<()>,
     /// Goes to the destroying thread.
     destroying: Option<Sender<()>>,
+    mask: Mask,
+}
+
+impl fmt::Debug for NativeClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeClient")
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
+    }
 }
 
 // SAFETY: librdkafka's client is made to be used from any number of threads at once; every call
@@ -139,7 +122,7 @@ unsafe impl Send for NativeClient {}
 unsafe impl Sync for NativeClient {}
 
 impl NativeClient {
-    /// Makes a client. It connects by itself, later.
+    /// Makes a client. It connects by itself, later. Whatever it says passes `mask`.
     ///
     /// # Errors
     ///
@@ -147,8 +130,9 @@ impl NativeClient {
     pub(crate) fn new<'a>(
         kind: ClientKind,
         properties: impl IntoIterator<Item = (&'a str, &'a str)>,
+        mask: &Mask,
     ) -> Result<Arc<Self>, NativeError> {
-        let mut configuration = Configuration::new();
+        let mut configuration = Configuration::new(mask);
         for (name, value) in properties {
             configuration.set(name, value)?;
         }
@@ -161,13 +145,73 @@ impl NativeClient {
             raw,
             destroyed,
             destroying: Some(destroying),
+            mask: mask.clone(),
         };
         // SAFETY: the client is alive; null stands for its main queue.
         let code = unsafe { sys::rd_kafka_set_log_queue(client.raw(), std::ptr::null_mut()) };
         if code != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-            return Err(NativeError::new(code, String::new()));
+            return Err(NativeError::of(code));
         }
         Ok(Arc::new(client))
+    }
+
+    /// What librdkafka says at `text`, without the client's secrets.
+    ///
+    /// # Safety
+    ///
+    /// As for [`text_at`].
+    pub(super) unsafe fn words(&self, text: *const c_char) -> String {
+        // SAFETY: the caller's promise.
+        self.mask.hide(&unsafe { text_at(text) })
+    }
+
+    /// The error of a code, in the words at `text`, if there are any.
+    ///
+    /// # Safety
+    ///
+    /// As for [`text_at`].
+    pub(super) unsafe fn error(&self, code: Code, text: *const c_char) -> NativeError {
+        // SAFETY: the caller's promise.
+        NativeError::new(code, unsafe { self.words(text) })
+    }
+
+    /// The error of a number, which may be one that this librdkafka has no name for.
+    ///
+    /// # Safety
+    ///
+    /// As for [`text_at`].
+    pub(super) unsafe fn error_of_number(&self, code: i32, text: *const c_char) -> NativeError {
+        // SAFETY: the caller's promise.
+        let message = unsafe { self.words(text) };
+        match Code::try_from(code) {
+            Ok(code) => NativeError::new(code, message),
+            Err(_) => NativeError {
+                code,
+                name: format!("ERROR_{code}"),
+                message,
+                property: None,
+            },
+        }
+    }
+
+    /// Takes the error out of `error`, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// `error` is null, or owned by the caller, who gives it away.
+    pub(super) unsafe fn take(&self, error: *mut sys::rd_kafka_error_t) -> Result<(), NativeError> {
+        if error.is_null() {
+            return Ok(());
+        }
+        // SAFETY: not null, and alive until it is destroyed below, once.
+        unsafe {
+            let taken = self.error(
+                sys::rd_kafka_error_code(error),
+                sys::rd_kafka_error_string(error),
+            );
+            sys::rd_kafka_error_destroy(error);
+            Err(taken)
+        }
     }
 
     /// The client, for calls that can be made from any thread.
@@ -231,26 +275,30 @@ impl Closing {
     /// Waits until the client is gone, or until `deadline`; says whether it is.
     ///
     /// A client that is not gone by then is left to itself: better a leak than a process that
-    /// cannot end. It stays in [`NativeClient::open_count`] until it is gone.
+    /// cannot end. It stays in `NativeClient::open_count` until it is gone.
     pub(crate) fn wait_until(&self, deadline: Instant) -> bool {
         self.destroyed.recv_deadline(deadline) == Err(RecvTimeoutError::Disconnected)
     }
 }
 
 /// A configuration that no client was made of yet.
-struct Configuration(Option<NonNull<sys::rd_kafka_conf_t>>);
+struct Configuration<'a> {
+    raw: Option<NonNull<sys::rd_kafka_conf_t>>,
+    mask: &'a Mask,
+}
 
-impl Configuration {
-    fn new() -> Self {
+impl<'a> Configuration<'a> {
+    fn new(mask: &'a Mask) -> Self {
         // SAFETY: takes nothing; the result is ours.
         let raw = unsafe { sys::rd_kafka_conf_new() };
-        Self(Some(
-            NonNull::new(raw).expect("librdkafka ends the process when memory is out"),
-        ))
+        Self {
+            raw: Some(NonNull::new(raw).expect("librdkafka ends the process when memory is out")),
+            mask,
+        }
     }
 
     fn raw(&self) -> *mut sys::rd_kafka_conf_t {
-        self.0
+        self.raw
             .expect("a configuration is used before a client is made of it")
             .as_ptr()
     }
@@ -276,12 +324,15 @@ impl Configuration {
             );
             (result, text_at(words.as_ptr()))
         };
-        if result == sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK {
-            return Ok(());
-        }
-        Err(at_fault(NativeError::invalid(format!(
-            "client property '{name}' is refused: {message}"
-        ))))
+        let message = self.mask.hide(message.trim_end());
+        let refused = match result {
+            sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK => return Ok(()),
+            sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_INVALID if !self.mask.covers(name) => {
+                format!("client property '{name}' is refused with the value '{value}': {message}")
+            }
+            _ => format!("client property '{name}' is refused: {message}"),
+        };
+        Err(at_fault(NativeError::invalid(refused)))
     }
 
     fn into_client(mut self, kind: ClientKind) -> Result<NonNull<sys::rd_kafka_t>, NativeError> {
@@ -304,18 +355,18 @@ impl Configuration {
         let Some(client) = NonNull::new(client) else {
             return Err(NativeError::new(
                 code,
-                format!("making a Kafka {kind} failed: {message}"),
+                format!("making a Kafka {kind} failed: {}", self.mask.hide(&message)),
             ));
         };
         // The client owns its configuration from here on.
-        self.0 = None;
+        self.raw = None;
         Ok(client)
     }
 }
 
-impl Drop for Configuration {
+impl Drop for Configuration<'_> {
     fn drop(&mut self) {
-        if let Some(raw) = self.0 {
+        if let Some(raw) = self.raw {
             // SAFETY: no client took it over.
             unsafe { sys::rd_kafka_conf_destroy(raw.as_ptr()) };
         }
@@ -324,12 +375,77 @@ impl Drop for Configuration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::NativeQueue;
     use super::*;
+    use crate::metadata::secret::resolve;
+    use crate::model::ClientProperties;
+
+    fn refused(name: &str, value: &str, mask: &Mask) -> NativeError {
+        NativeClient::new(ClientKind::Consumer, [(name, value)], mask)
+            .expect_err("librdkafka does not take it")
+    }
+
+    /// What librdkafka says of a number does not say which.
+    #[test]
+    fn a_refused_value_is_shown() {
+        let nothing = Mask::default();
+
+        assert_eq!(
+            refused("fetch.min.bytes", "many", &nothing).to_string(),
+            "client property 'fetch.min.bytes' is refused with the value 'many': \
+             Invalid value for configuration property \"fetch.min.bytes\""
+        );
+        let beyond = refused("fetch.min.bytes", "-1", &nothing).to_string();
+        assert!(beyond.contains("allowed range 1..100000000"), "{beyond}");
+        assert_eq!(beyond, beyond.trim());
+    }
+
+    #[test]
+    fn a_refused_value_that_may_be_a_secret_is_not_shown() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        std::fs::write(&path, "hunter2secret").unwrap();
+        let reference = format!("${{file:{}}}", path.display());
+        for name in ["security.protocol", "debug", "fetch.min.bytes"] {
+            let resolved = resolve(&ClientProperties::new().with(name, &reference)).unwrap();
+
+            let error = refused(name, "hunter2secret", resolved.mask());
+
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+            assert!(error.message.contains(name), "{error}");
+        }
+    }
+
+    /// librdkafka repeats what it does not understand in events and in its log.
+    #[test]
+    fn no_secret_is_in_what_a_client_says() {
+        let properties = ClientProperties::new()
+            .with("bootstrap.servers", "127.0.0.1:9")
+            .with("group.id", "g")
+            .with("security.protocol", "SASL_PLAINTEXT")
+            .with("sasl.mechanism", "OAUTHBEARER")
+            .with("enable.sasl.oauthbearer.unsecure.jwt", "true")
+            .with("sasl.oauthbearer.config", "principal=a hunter2secret");
+        let resolved = resolve(&properties).unwrap();
+        let client =
+            NativeClient::new(ClientKind::Consumer, resolved.iter(), resolved.mask()).unwrap();
+        let (queue, deadline) = (
+            NativeQueue::main(&client),
+            Instant::now() + Duration::from_secs(60),
+        );
+
+        let mut said = String::new();
+        while !said.contains("beginning at") && Instant::now() < deadline {
+            let event = queue.poll(Duration::from_millis(100));
+            said.extend(event.iter().map(|event| format!("{:?}", event.said())));
+        }
+
+        assert!(said.contains("beginning at: ***"), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
 
     #[test]
     fn an_unknown_property_is_refused_with_its_name() {
-        let error = NativeClient::new(ClientKind::Consumer, [("bootstrap.server", "x")])
-            .expect_err("there is no such property");
+        let error = refused("bootstrap.server", "x", &Mask::default());
 
         assert_eq!(error.property.as_deref(), Some("bootstrap.server"));
         assert_eq!(
@@ -347,6 +463,7 @@ mod tests {
                 ("bootstrap.servers", "127.0.0.1:9"),
                 ("group.id", "timely-kafka"),
             ],
+            &Mask::default(),
         )
         .expect("the properties are right");
 

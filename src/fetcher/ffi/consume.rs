@@ -11,7 +11,7 @@ use rdkafka_sys as sys;
 use sys::rd_kafka_resp_err_t as Code;
 
 use super::client::{NativeClient, NativeError};
-use super::{NativeQueue, c_string, text_at};
+use super::{NativeQueue, c_string};
 use crate::records::{RecordTime, RecordTimeType};
 
 /// Which topic of its client a message is of, for as long as a [`NativeTopic`] of it is held.
@@ -34,7 +34,7 @@ impl TopicKey {
 #[derive(Debug)]
 pub(crate) struct NativeTopic {
     raw: NonNull<sys::rd_kafka_topic_t>,
-    _client: Arc<NativeClient>,
+    client: Arc<NativeClient>,
 }
 
 impl NativeTopic {
@@ -50,16 +50,34 @@ impl NativeTopic {
             let raw = sys::rd_kafka_topic_new(client.raw(), name.as_ptr(), ptr::null_mut());
             (raw, sys::rd_kafka_last_error())
         };
-        let raw = NonNull::new(raw).ok_or_else(|| NativeError::new(code, String::new()))?;
+        let raw = NonNull::new(raw).ok_or_else(|| NativeError::of(code))?;
         Ok(Self {
             raw,
-            _client: Arc::clone(client),
+            client: Arc::clone(client),
         })
     }
 
     /// How messages of the topic name it.
     pub(crate) fn key(&self) -> TopicKey {
         TopicKey(self.raw.as_ptr().addr())
+    }
+
+    /// The high watermark of a partition as the last answer to a fetch told it, without asking.
+    pub(crate) fn high_watermark(&self, partition: i32) -> Option<i64> {
+        let (mut low, mut high) = (0, i64::from(sys::RD_KAFKA_OFFSET_INVALID));
+        // SAFETY: client and topic are alive, and so is the topic's name, which is null for none
+        // that is; both offsets are ours to write.
+        let code = unsafe {
+            sys::rd_kafka_get_watermark_offsets(
+                self.client.raw(),
+                sys::rd_kafka_topic_name(self.raw.as_ptr()),
+                partition,
+                &raw mut low,
+                &raw mut high,
+            )
+        };
+        // It is negative until there was an answer.
+        (code == Code::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0).then_some(high)
     }
 }
 
@@ -226,7 +244,7 @@ unsafe fn slice<'a>(start: *const c_void, length: usize) -> Option<&'a [u8]> {
 /// What a callback finds behind its opaque pointer.
 struct Consumption<'a, R> {
     receiver: &'a mut R,
-    client: *mut sys::rd_kafka_t,
+    client: &'a NativeClient,
     stopped: bool,
     /// A panic may not unwind through librdkafka; it is carried around it.
     panicked: Option<Box<dyn Any + Send>>,
@@ -244,7 +262,7 @@ impl NativeQueue {
     pub(crate) fn consume<R: Receiver>(&self, receiver: &mut R) -> Flow {
         let mut consumption = Consumption {
             receiver,
-            client: self.client().raw(),
+            client: self.client(),
             stopped: false,
             panicked: None,
         };
@@ -279,9 +297,11 @@ impl NativeQueue {
 unsafe extern "C" fn take<R: Receiver>(message: *mut sys::rd_kafka_message_t, opaque: *mut c_void) {
     // SAFETY: `consume` passed this value, and librdkafka calls from within that call only.
     let consumption = unsafe { &mut *opaque.cast::<Consumption<'_, R>>() };
-    let receiver = &mut *consumption.receiver;
+    let (receiver, client) = (&mut *consumption.receiver, consumption.client);
     // SAFETY: librdkafka lends the message for the duration of this call.
-    let taken = panic::catch_unwind(AssertUnwindSafe(|| unsafe { hand_over(message, receiver) }));
+    let taken = panic::catch_unwind(AssertUnwindSafe(|| unsafe {
+        hand_over(message, receiver, client)
+    }));
     match taken {
         Ok(Flow::Continue) => {}
         Ok(Flow::Stop) => consumption.stopped = true,
@@ -289,7 +309,7 @@ unsafe extern "C" fn take<R: Receiver>(message: *mut sys::rd_kafka_message_t, op
     }
     if consumption.stopped || consumption.panicked.is_some() {
         // SAFETY: sets a flag of this thread, which the queue looks at after this callback.
-        unsafe { sys::rd_kafka_yield(consumption.client) };
+        unsafe { sys::rd_kafka_yield(consumption.client.raw()) };
     }
 }
 
@@ -298,7 +318,11 @@ unsafe extern "C" fn take<R: Receiver>(message: *mut sys::rd_kafka_message_t, op
 /// # Safety
 ///
 /// `message` is alive during the call.
-unsafe fn hand_over<R: Receiver>(message: *mut sys::rd_kafka_message_t, receiver: &mut R) -> Flow {
+unsafe fn hand_over<R: Receiver>(
+    message: *mut sys::rd_kafka_message_t,
+    receiver: &mut R,
+    client: &NativeClient,
+) -> Flow {
     const EOF: i32 = Code::RD_KAFKA_RESP_ERR__PARTITION_EOF as i32;
 
     // SAFETY: the message is alive. The code is read as a number, because a broker may send one that
@@ -322,8 +346,9 @@ unsafe fn hand_over<R: Receiver>(message: *mut sys::rd_kafka_message_t, receiver
         EOF => receiver.end(topic, partition, offset),
         code => {
             // SAFETY: what carries an error has its text, which ends in NUL, as its payload.
-            let text = unsafe { text_at((*message).payload.cast::<c_char>()) };
-            receiver.failed(topic, partition, NativeError::from_number(code, text))
+            let error =
+                unsafe { client.error_of_number(code, (*message).payload.cast::<c_char>()) };
+            receiver.failed(topic, partition, error)
         }
     }
 }

@@ -100,7 +100,7 @@ impl NativeQueue {
         let raw = NonNull::new(unsafe { sys::rd_kafka_queue_poll(self.raw(), millis) })?;
         Some(NativeEvent {
             raw,
-            _client: Arc::clone(&self.client),
+            client: Arc::clone(&self.client),
         })
     }
 }
@@ -126,7 +126,7 @@ impl Drop for NativeQueue {
 #[derive(Debug)]
 pub(crate) struct NativeEvent {
     raw: NonNull<sys::rd_kafka_event_t>,
-    _client: Arc<NativeClient>,
+    client: Arc<NativeClient>,
 }
 
 // SAFETY: an event is owned by whoever took it off its queue and tied to no thread.
@@ -153,6 +153,11 @@ impl NativeEvent {
         self.raw.as_ptr()
     }
 
+    /// The client that the event is of.
+    pub(super) fn client(&self) -> &NativeClient {
+        &self.client
+    }
+
     /// What the client says, if this event is an error or a log line.
     pub(crate) fn said(&self) -> Option<Said> {
         // SAFETY: the event is alive.
@@ -177,7 +182,7 @@ impl NativeEvent {
                     Some(Said::Log {
                         level,
                         facility: text_at(facility),
-                        message: text_at(message),
+                        message: self.client.words(message),
                     })
                 }
             }
@@ -213,9 +218,9 @@ impl NativeEvent {
     pub(crate) fn error(&self) -> NativeError {
         // SAFETY: the event is alive; the text lives as long as it does.
         unsafe {
-            NativeError::new(
+            self.client.error(
                 sys::rd_kafka_event_error(self.raw()),
-                text_at(sys::rd_kafka_event_error_string(self.raw())),
+                sys::rd_kafka_event_error_string(self.raw()),
             )
         }
     }

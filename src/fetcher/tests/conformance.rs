@@ -42,8 +42,13 @@ impl FetcherRig for Rig {
     }
 
     fn metadata(&self, _splits: &[KafkaSplit]) -> StreamsMetadata {
-        let properties =
-            (self.0.properties()).with("fetch.message.max.bytes", &FETCH_BYTES_MAX.to_string());
+        // Less than a client is given by itself, so that few records show the bound.
+        let properties = (self.0.properties())
+            .with("fetch.message.max.bytes", &FETCH_BYTES_MAX.to_string())
+            .with(
+                "queued.max.messages.kbytes",
+                &(QUEUED_BYTES_MAX / 1024).to_string(),
+            );
         metadata("t", &[("east", properties)])
     }
 

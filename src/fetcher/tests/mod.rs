@@ -2,6 +2,7 @@
 
 mod clients;
 mod conformance;
+mod lives;
 mod moves;
 mod reading;
 

@@ -148,7 +148,7 @@ fn a_position_that_is_out_of_range_is_definite_and_a_good_one_is_read_after_it()
     assert!(
         worker.downs[0]
             .message
-            .starts_with("split east/t/0: position 500 is out of range"),
+            .starts_with("position 500 is out of range"),
         "{}",
         worker.downs[0].message
     );
@@ -205,4 +205,26 @@ fn the_operator_is_woken_once_however_much_comes_before_it_looks() {
     let again = counted.recv_timeout(Duration::from_millis(500));
 
     assert!(again.is_err());
+}
+
+/// The reader takes a split for stuck that has a lag and does not move; it had none to look at.
+#[test]
+fn the_lag_is_what_is_between_a_position_and_the_high_watermark() {
+    let broker = Broker::with_topic("t", 2);
+    broker.write("t", 0, 10);
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let (read, unread) = (split("east", "t", 0), split("east", "t", 1));
+    worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
+    let before = worker.fetcher.lag(&read, &at(0));
+
+    worker.assign(&read, 1, at(0));
+    worker.until("all records", |worker| worker.count(&read) == 10);
+
+    let lag = |split, offset| worker.fetcher.lag(split, &at(offset));
+    assert_eq!(before, None);
+    assert_eq!(lag(&read, 3), Some(7));
+    assert_eq!(lag(&read, 10), Some(0));
+    assert_eq!(lag(&unread, 0), None);
+    assert_eq!(lag(&split("west", "t", 0), 0), None);
 }

@@ -41,7 +41,9 @@ impl<R: LogRig> Driver<R> {
             self.log = None;
         }
         let rig = &mut self.rig;
-        let opened = self.context.call("open", || rig.open()).0;
+        let mut opened = self.context.call("open", || rig.open()).0;
+        // As the writer does before it appends; what it holds is looked at where that matters.
+        self.context.call("read", || opened.read()).0.ok();
         self.log.replace(opened)
     }
 

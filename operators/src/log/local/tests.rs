@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::binding::{Binding, SplitError, SplitRange};
+use crate::conformance::{Kit, LogRig};
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::epoch::MetadataEpoch;
 use crate::letters::{Letter, Letters};
@@ -308,4 +309,39 @@ fn a_log_of_version_1_is_read() {
         Log::at(folder.path()).read().unwrap().records,
         appends().concat()
     );
+}
+
+/// A log in a folder of its own.
+struct Rig(tempfile::TempDir);
+
+impl LogRig for Rig {
+    type Split = Letter;
+    type Log = Log;
+
+    fn open(&mut self) -> Log {
+        LocalLog::at(self.0.path())
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    fn split(&self) -> Letter {
+        Letter('a')
+    }
+
+    fn position(&self, number: u64) -> u64 {
+        number
+    }
+
+    fn metadata(&self, number: u64) -> Letters {
+        Letters::of(if number.is_multiple_of(2) { "a" } else { "ab" })
+    }
+}
+
+/// L5 is what the tests on a disk that is full are about.
+#[test]
+fn the_log_keeps_its_contract() {
+    let make = || Rig(tempfile::tempdir().unwrap());
+    Kit::new().log(make).assert_kept_but(&["L5"]);
 }

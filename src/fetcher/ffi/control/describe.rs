@@ -136,7 +136,7 @@ impl ControlClient {
                 code,
                 Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TRANSPORT
             ) {
-                let error = NativeError::new(code, String::new());
+                let error = NativeError::of(code);
                 return Err(self.failure(call, error));
             }
             // A broken connection is told at once, and would be asked again at once.
@@ -186,7 +186,7 @@ unsafe fn listing(metadata: &sys::rd_kafka_metadata) -> Listing {
                                 id: None,
                             })
                         }
-                        code => Err(problem(NativeError::new(code, String::new()))),
+                        code => Err(problem(NativeError::of(code))),
                     };
                     (text_at(topic.topic), found)
                 })
@@ -213,8 +213,10 @@ fn described(event: &NativeEvent) -> BTreeMap<String, Result<FoundTopic, Control
                 let error = sys::rd_kafka_TopicDescription_error(*topic);
                 let code = sys::rd_kafka_error_code(error);
                 if code != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-                    let words = text_at(sys::rd_kafka_error_string(error));
-                    return (name, Err(problem(NativeError::new(code, words))));
+                    let error = event
+                        .client()
+                        .error(code, sys::rd_kafka_error_string(error));
+                    return (name, Err(problem(error)));
                 }
                 let mut partition_count = 0;
                 let partitions =

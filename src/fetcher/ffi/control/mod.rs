@@ -21,6 +21,7 @@ pub(crate) use self::offsets::Isolation;
 use super::client::{ClientKind, NativeClient, NativeError};
 use super::queue::{NativeEvent, NativeQueue, Said};
 use super::text_at;
+use crate::metadata::secret::ResolvedProperties;
 use crate::model::KafkaClusterId;
 
 /// Properties of a control client that nobody can set otherwise.
@@ -121,16 +122,14 @@ pub(crate) struct ControlClient {
 }
 
 impl ControlClient {
-    /// A client with `properties`, whose secrets are resolved. It connects by itself.
+    /// A client with `properties`. It connects by itself, and says none of their secrets.
     ///
     /// # Errors
     ///
     /// If a property is unknown or its value refused.
-    pub(crate) fn new<'a>(
-        properties: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Self, NativeError> {
-        let all = DEFAULTS.into_iter().chain(properties).chain(FORCED);
-        let client = NativeClient::new(ClientKind::Producer, all)?;
+    pub(crate) fn new(properties: &ResolvedProperties) -> Result<Self, NativeError> {
+        let all = DEFAULTS.into_iter().chain(properties.iter()).chain(FORCED);
+        let client = NativeClient::new(ClientKind::Producer, all, properties.mask())?;
         Ok(Self {
             main: NativeQueue::main(&client),
             client,

@@ -96,10 +96,11 @@ impl ControlClient {
         // and given back here; a new element of it is alive until the next is added, and the name
         // is copied into it.
         unsafe {
-            NativeError::take(sys::rd_kafka_AdminOptions_set_isolation_level(
-                options.0, level,
-            ))
-            .map_err(ControlError::Refused)?;
+            self.client
+                .take(sys::rd_kafka_AdminOptions_set_isolation_level(
+                    options.0, level,
+                ))
+                .map_err(ControlError::Refused)?;
             let capacity = c_int::try_from(named.len()).unwrap_or(c_int::MAX);
             let list = sys::rd_kafka_topic_partition_list_new(capacity);
             for (topic, partition) in &named {
@@ -147,7 +148,7 @@ fn positions(event: &NativeEvent) -> Answers {
 /// The position that the answer about one partition stands for.
 fn position(code: Code, offset: i64, epoch: i32) -> Result<KafkaPosition, ControlError> {
     if code != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-        return Err(ControlError::Refused(NativeError::new(code, String::new())));
+        return Err(ControlError::Refused(NativeError::of(code)));
     }
     // A partition whose leader was not asked comes back as it was put into the question, without
     // an error: a negative offset is no answer.

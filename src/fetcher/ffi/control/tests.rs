@@ -2,13 +2,15 @@ use std::time::{Duration, Instant};
 
 use super::{ControlClient, ControlError, Isolation};
 use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord, KafkaApi};
-use crate::model::{KafkaPosition, Partition, StartAt, TopicName};
+use crate::metadata::secret::resolve;
+use crate::model::{ClientProperties, KafkaPosition, Partition, StartAt, TopicName};
 
 /// Long enough for a machine that does many other things.
 const WHILE: Duration = Duration::from_secs(20);
 
 fn client(bootstrap_servers: &str) -> ControlClient {
-    ControlClient::new([("bootstrap.servers", bootstrap_servers)]).unwrap()
+    let properties = ClientProperties::new().with("bootstrap.servers", bootstrap_servers);
+    ControlClient::new(&resolve(&properties).unwrap()).unwrap()
 }
 
 fn topic(name: &str) -> TopicName {
@@ -218,4 +220,22 @@ fn a_position_is_never_made_up() {
         assert!(failed.is_err(), "{fault:?}: {failed:?}");
         assert_eq!(ask(), Ok(7), "{fault:?}");
     }
+}
+
+/// The client repeats what it does not understand of a property.
+#[test]
+fn why_a_cluster_cannot_be_asked_is_told_without_secrets() {
+    let properties = ClientProperties::new()
+        .with("bootstrap.servers", "127.0.0.1:1")
+        .with("security.protocol", "SASL_PLAINTEXT")
+        .with("sasl.mechanism", "OAUTHBEARER")
+        .with("enable.sasl.oauthbearer.unsecure.jwt", "true")
+        .with("sasl.oauthbearer.config", "principal=a hunter2secret");
+    let mut control = ControlClient::new(&resolve(&properties).unwrap()).unwrap();
+
+    let asked = control.describe_topics(&[topic("orders")], Duration::from_secs(5));
+
+    let words = format!("{asked:?}");
+    assert!(words.contains("beginning at: ***"), "{words}");
+    assert!(!words.contains("hunter2"), "{words}");
 }

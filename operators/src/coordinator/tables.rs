@@ -1,0 +1,46 @@
+//! How much the coordinator holds.
+
+use super::Coordinator;
+
+/// The sizes of everything in a coordinator that grows.
+///
+/// # Invariants
+///
+/// Each has a bound that depends on the splits there are, the readers and the options, and not on how
+/// long the source has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tables {
+    /// Splits whose start is known or asked for.
+    pub splits: usize,
+    /// Positions that are kept of splits that are not present.
+    pub kept: usize,
+    /// Requests and releases that are awaited.
+    pub deadlines: usize,
+    /// Splits that the next plan, or the next step towards it, looks at.
+    pub unsettled: usize,
+    /// Seconds of the last minute in which splits moved.
+    pub moves: usize,
+    /// Records that wait for the append under way.
+    pub to_append: usize,
+    /// Closed ticks that are not durable.
+    pub ticks_waiting: usize,
+    /// Intentions that nobody has polled.
+    pub intentions: usize,
+}
+
+impl<S: crate::split::Split, A> Coordinator<S, A> {
+    /// How much there is of everything.
+    pub fn tables(&self) -> Tables {
+        Tables {
+            splits: self.splits.len(),
+            kept: self.kept.len(),
+            deadlines: self.deadlines.len(),
+            unsettled: self.planning.unsettled(),
+            moves: self.planning.moves(),
+            to_append: self.to_append.len(),
+            ticks_waiting: self.ticks.undurable(),
+            intentions: self.intentions.len(),
+        }
+    }
+}

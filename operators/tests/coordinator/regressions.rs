@@ -1,0 +1,157 @@
+//! What the simulation has found, one case each.
+
+use std::time::Duration;
+
+use timely_splits::coordinator::Snapshot;
+use timely_splits::fetcher::DownCause;
+use timely_splits::health::FailureKind;
+
+use crate::forest::Leaf;
+use crate::rig::{Rig, TICK, leaf, settings};
+
+/// A split that was forgotten and found again was assigned under epoch 1 again, so that what had been
+/// said about the first assignment passed for news of the second.
+#[test]
+fn a_split_that_was_forgotten_is_assigned_above_its_old_epochs() {
+    let mut options = settings(1);
+    options.coordinator.kept_for = Duration::from_secs(1);
+    let mut rig = Rig::closed(options);
+    rig.ends.insert(leaf('a', 0), 10);
+    rig.open();
+    rig.list("a");
+    let late = rig.piece(0, leaf('a', 0), 4);
+    rig.list("");
+    rig.tick();
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.model.coordinator.tables().splits, 0);
+
+    rig.list("a");
+
+    let (split_epoch, _) = rig.model.readers[0].fetcher[&leaf('a', 0)];
+    assert!(split_epoch > late.split_epoch);
+    rig.assert_all_read();
+}
+
+/// A discovery that always took longer than the deadline was always asked again, and its answers were
+/// always ignored.
+#[test]
+fn a_discovery_that_is_slower_than_the_deadline_is_waited_for_in_the_end() {
+    let mut options = settings(1);
+    options.coordinator.start_deadline = TICK;
+    let mut rig = Rig::closed(options);
+    rig.ends.insert(leaf('a', 0), 10);
+    rig.starts_answered = false;
+    rig.open();
+    rig.list("a");
+
+    for _ in 0..70 {
+        rig.pass(TICK);
+    }
+
+    // At 0, 100, 300, 700, 1,500, 3,100 and 6,300 milliseconds.
+    assert_eq!(rig.starts_asked, 7);
+}
+
+/// The open tick was closed as soon as the log had caught up, although nothing could be emitted in it
+/// until then. A log that was slower than the ticks stopped reading for ever.
+#[test]
+fn a_log_that_is_slower_than_the_ticks_leaves_room_to_read() {
+    let mut options = settings(1);
+    options.coordinator.ticks_waiting_max = 1;
+    options.reader.ticks_waiting_max = 1;
+    let mut rig = Rig::closed(options);
+    rig.ends.insert(leaf('a', 0), 1_000);
+    rig.open();
+    rig.list("a");
+    rig.log_answers = false;
+
+    for _ in 0..10 {
+        for _ in 0..3 {
+            rig.pass(TICK);
+        }
+        rig.model.appended();
+        rig.settle();
+        if rig.model.readers[0].state.emitting_at().is_some() {
+            rig.read_some(leaf('a', 0), 1);
+        }
+    }
+
+    let read = rig.model.history.next(&leaf('a', 0));
+    assert!(read >= Some(4), "{read:?}");
+}
+
+/// A log that took longer than ticks are reserved ahead was asked for the same again and again, and no
+/// tick ever opened.
+#[test]
+fn a_log_that_takes_longer_than_ticks_are_reserved_ahead_is_asked_for_more() {
+    let mut options = settings(1);
+    options.coordinator.reserve_ahead = TICK;
+    let mut rig = Rig::closed(options);
+    rig.log_answers = false;
+    rig.open();
+
+    for _ in 0..10 {
+        rig.pass(4 * TICK);
+        rig.model.appended();
+        rig.settle();
+    }
+
+    assert!(rig.model.history.bound().is_some());
+}
+
+/// A reader that had not heard of the epoch that removed a split, because the next one listed it again,
+/// was believed to release it, and was not asked to.
+#[test]
+fn a_reader_that_did_not_hear_of_a_removal_is_asked_for_the_split() {
+    let mut options = settings(1);
+    options.metadata_apart = true;
+    let mut rig = Rig::closed(options);
+    rig.ends.insert(leaf('a', 0), 10);
+    rig.open();
+    rig.deaf.insert(0);
+    rig.list("a");
+    rig.list("");
+    rig.list("a");
+    rig.deaf.clear();
+    rig.settle();
+
+    rig.pass(Duration::from_secs(11));
+
+    let (split_epoch, _) = rig.model.readers[0].fetcher[&leaf('a', 0)];
+    assert_eq!(split_epoch.0, 2);
+    rig.assert_all_read();
+}
+
+/// A snapshot had a split quarantined whose failure was not bound: after a restart it was not read, and
+/// nobody had been told why.
+#[test]
+fn a_snapshot_knows_nothing_of_a_failure_that_is_not_bound() {
+    let mut rig = Rig::reading(1, "a");
+    rig.break_down(leaf('a', 0), DownCause::Failed(FailureKind::Definite));
+    let quarantined = |snapshot: Snapshot<Leaf>| snapshot.splits[0].quarantined;
+    assert!(!quarantined(rig.model.coordinator.snapshot()));
+
+    rig.tick();
+
+    assert!(quarantined(rig.model.coordinator.snapshot()));
+}
+
+/// A position that was kept for long enough but whose tick was open woke the enumerator every
+/// millisecond.
+#[test]
+fn a_position_that_cannot_be_forgotten_yet_wakes_nobody() {
+    let mut options = settings(1);
+    options.coordinator.kept_for = Duration::from_millis(1);
+    options.coordinator.tick_interval = Duration::from_secs(60);
+    let mut rig = Rig::closed(options);
+    rig.ends.insert(leaf('a', 0), 10);
+    rig.open();
+    rig.list("a");
+    rig.read();
+    rig.list("");
+
+    rig.pass(Duration::from_millis(10));
+
+    let due = rig.model.coordinator.poll_timeout();
+    assert!(due > Some(rig.model.now + Duration::from_secs(1)));
+}

@@ -1,0 +1,180 @@
+//! What exists outside the source: leaves with records, and the truth about trees.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit};
+use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
+use timely_splits::fetcher::Piece;
+use timely_splits::split::Metadata;
+
+use crate::forest::{Forest, Leaf};
+use crate::model::Batch;
+use crate::random::Random;
+use crate::swarm::Swarm;
+
+/// Leaves with records, and the truth about trees.
+pub(crate) struct World {
+    leaves: BTreeMap<Leaf, Records>,
+    /// What the metadata service would say if it worked.
+    pub(crate) truth: Forest,
+    /// Until when questions where leaves start are not answered.
+    pub(crate) starts_lost_until: Duration,
+    /// What the discovery was asked to look for.
+    looking: Option<(MetadataEpoch, Forest)>,
+    latest: bool,
+    partial: u64,
+    random: Random,
+}
+
+struct Records {
+    end: u64,
+    exists: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, swarm: &Swarm) -> Self {
+        let mut leaves = BTreeMap::new();
+        let mut truth = Forest::of("");
+        for tree in ('a'..='z').take(usize::try_from(swarm.trees).expect("few trees")) {
+            truth.0.insert(tree, 0);
+            for number in 0..u16::try_from(swarm.leaves).expect("few leaves") {
+                let records = Records {
+                    end: 5,
+                    exists: true,
+                };
+                leaves.insert(Leaf::new(tree, number), records);
+            }
+        }
+        Self {
+            leaves,
+            truth,
+            starts_lost_until: Duration::ZERO,
+            looking: None,
+            latest: swarm.latest,
+            partial: swarm.partial,
+            random: Random::of(seed, 4),
+        }
+    }
+
+    /// Nothing is left out from here on.
+    pub(crate) fn heal(&mut self) {
+        self.partial = 0;
+        self.starts_lost_until = Duration::ZERO;
+    }
+
+    pub(crate) fn write(&mut self, leaf: Leaf, records: u64) {
+        if let Some(leaf) = self.leaves.get_mut(&leaf) {
+            leaf.end += records;
+        }
+    }
+
+    pub(crate) fn grow(&mut self, leaf: Leaf) {
+        let records = Records {
+            end: 3,
+            exists: true,
+        };
+        self.leaves.entry(leaf).or_insert(records).exists = true;
+    }
+
+    pub(crate) fn wither(&mut self, leaf: Leaf) {
+        if let Some(leaf) = self.leaves.get_mut(&leaf) {
+            leaf.exists = false;
+        }
+    }
+
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = Leaf> {
+        self.leaves.keys().copied()
+    }
+
+    pub(crate) fn end(&self, leaf: Leaf) -> u64 {
+        self.leaves.get(&leaf).map_or(0, |records| records.end)
+    }
+
+    /// Whether a leaf is to be read, as things are.
+    pub(crate) fn is_present(&self, leaf: Leaf) -> bool {
+        let exists = self.leaves.get(&leaf).is_some_and(|leaf| leaf.exists);
+        exists && self.truth.lists(&leaf)
+    }
+
+    /// What a fetcher at `next` gets, if there is anything.
+    pub(crate) fn read(
+        &mut self,
+        leaf: Leaf,
+        split_epoch: SplitEpoch,
+        next: u64,
+    ) -> Option<Piece<Leaf, Batch>> {
+        let records = self.leaves.get(&leaf)?;
+        if !records.exists || next >= records.end {
+            return None;
+        }
+        let end = records.end.min(next + 1 + self.random.below(4));
+        Some(Piece {
+            split: leaf,
+            split_epoch,
+            start: next,
+            end,
+            bytes: usize::try_from(end - next).expect("a few"),
+            batch: Some(()),
+        })
+    }
+
+    /// What the discovery answers to a question, each after what it said before.
+    pub(crate) fn answers(
+        &mut self,
+        request: DiscoveryRequest<Leaf>,
+        now: Duration,
+    ) -> Vec<DiscoveryEvent<Leaf>> {
+        match request {
+            DiscoveryRequest::Discover { epoch, metadata } => {
+                self.looking = Some((epoch, metadata));
+                self.discover()
+            }
+            DiscoveryRequest::Resolve { .. } if now < self.starts_lost_until => Vec::new(),
+            DiscoveryRequest::Resolve { request, split, .. } => {
+                let start = if self.latest { self.end(split) } else { 0 };
+                vec![DiscoveryEvent::Resolved {
+                    request,
+                    split,
+                    start,
+                }]
+            }
+        }
+    }
+
+    /// One round of looking for what was last asked for.
+    pub(crate) fn discover(&mut self) -> Vec<DiscoveryEvent<Leaf>> {
+        let Some((epoch, forest)) = &self.looking else {
+            return Vec::new();
+        };
+        let epoch = *epoch;
+        let listed = self.leaves.iter().filter(|(leaf, _)| forest.lists(leaf));
+        let (found, gone): (Vec<_>, Vec<_>) = listed.partition(|(_, records)| records.exists);
+        let random = &mut self.random;
+        let found = found.into_iter().filter(|_| !random.chance(self.partial));
+        let splits = found.map(|(leaf, _)| FoundSplit::new(*leaf, ())).collect();
+        let gone: Vec<_> = gone.into_iter().map(|(leaf, _)| *leaf).collect();
+        let mut said = vec![DiscoveryEvent::Found { epoch, splits }];
+        if !gone.is_empty() {
+            said.push(DiscoveryEvent::Gone {
+                epoch,
+                splits: gone,
+            });
+        }
+        said
+    }
+
+    /// The discovery is mistaken about a leaf.
+    pub(crate) fn overlook(&self, leaf: Leaf) -> Option<DiscoveryEvent<Leaf>> {
+        let (epoch, _) = self.looking.as_ref()?;
+        Some(DiscoveryEvent::Gone {
+            epoch: *epoch,
+            splits: vec![leaf],
+        })
+    }
+
+    /// All processes have ended.
+    pub(crate) fn forget(&mut self) {
+        self.looking = None;
+    }
+}

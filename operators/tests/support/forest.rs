@@ -1,0 +1,71 @@
+//! Splits that are leaves of trees, and metadata that says which trees there are.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+
+use serde::{Deserialize, Serialize};
+use timely_splits::split::{Metadata, Split};
+
+/// One leaf of a tree. Trees grow and lose leaves, which only the discovery knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Leaf {
+    pub(crate) tree: char,
+    pub(crate) number: u16,
+}
+
+impl Leaf {
+    pub(crate) fn new(tree: char, number: u16) -> Self {
+        Self { tree, number }
+    }
+}
+
+impl Display for Leaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.tree, self.number)
+    }
+}
+
+/// The trees to be read, each with the path to it. A tree that is reached otherwise has the same
+/// leaves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Forest(pub(crate) BTreeMap<char, u8>);
+
+impl Forest {
+    pub(crate) fn of(trees: &str) -> Self {
+        Self(trees.chars().map(|tree| (tree, 0)).collect())
+    }
+}
+
+impl Display for Forest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (tree, path) in &self.0 {
+            write!(f, " {tree}/{path}")?;
+        }
+        f.write_str(" }")
+    }
+}
+
+impl Split for Leaf {
+    type Position = u64;
+    type Identity = ();
+    type Metadata = Forest;
+}
+
+impl Metadata<Leaf> for Forest {
+    type Group = char;
+
+    fn group_of(split: &Leaf) -> char {
+        split.tree
+    }
+
+    fn lists_group(&self, group: &char) -> bool {
+        self.0.contains_key(group)
+    }
+
+    fn changed_groups(&self, next: &Self) -> Vec<char> {
+        let went = self.0.keys().filter(|tree| !next.0.contains_key(tree));
+        let came = next.0.keys().filter(|tree| !self.0.contains_key(tree));
+        went.chain(came).copied().collect()
+    }
+}

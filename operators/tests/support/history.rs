@@ -1,0 +1,273 @@
+//! Judges what a source emitted, whoever drove it: a simulation, real workers, or a test that kills.
+//!
+//! Each method takes one thing that happened, in the order in which it did, and panics with the
+//! invariant that it breaks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use timely_splits::binding::{Binding, SplitError};
+use timely_splits::coordinator::Snapshot;
+use timely_splits::epoch::{ReaderId, SplitEpoch};
+use timely_splits::log::LogRecord;
+use timely_splits::split::Split;
+use timely_splits::tick::Tick;
+
+/// A range of one split that one reader emitted at one tick.
+#[derive(Clone, Debug)]
+pub(crate) struct Emission<S> {
+    pub(crate) at: Duration,
+    pub(crate) reader: ReaderId,
+    pub(crate) split: S,
+    pub(crate) split_epoch: SplitEpoch,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) tick: Tick,
+}
+
+/// What was emitted, and what of it is durable.
+///
+/// # Invariants
+///
+/// What it panics about:
+///
+/// * **I2** What is emitted of a split goes on where it ended, over moves and restarts. What was
+///   emitted at ticks that were not bound before a crash comes again.
+/// * **I3** No emission is of an older assignment than the one before.
+/// * **I7** Nothing is emitted of a split whose start is not durable.
+/// * **I8** A binding is exactly what was emitted at its tick; the ranges of a split join; a snapshot
+///   has every known split once, where the records say.
+/// * No tick is opened twice, over all runs, nor one that is not durably reserved.
+#[derive(Clone, Debug)]
+pub(crate) struct History<S: Split> {
+    /// Where each split whose start is known goes on.
+    next: BTreeMap<S, u64>,
+    /// The same, as the log says.
+    durable: BTreeMap<S, u64>,
+    /// What was emitted at ticks that are not bound.
+    emitted: BTreeMap<Tick, BTreeMap<S, (u64, u64)>>,
+    failed: BTreeMap<Tick, Vec<SplitError<S>>>,
+    /// Splits that failed for good, and were not readmitted.
+    quarantined: BTreeSet<S>,
+    durably_quarantined: BTreeSet<S>,
+    /// Readmitted, as the log says, before the failure was bound.
+    readmitted: BTreeSet<S>,
+    epochs: BTreeMap<S, SplitEpoch>,
+    bound: Option<Tick>,
+    reserved: Tick,
+    opened: Option<Tick>,
+}
+
+impl<S: Split<Position = u64>> History<S> {
+    pub(crate) fn new() -> Self {
+        Self {
+            next: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            emitted: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            quarantined: BTreeSet::new(),
+            durably_quarantined: BTreeSet::new(),
+            readmitted: BTreeSet::new(),
+            epochs: BTreeMap::new(),
+            bound: None,
+            reserved: Tick::default(),
+            opened: None,
+        }
+    }
+
+    /// The position up to which a split was emitted, if its start is known.
+    pub(crate) fn next(&self, split: &S) -> Option<u64> {
+        self.next.get(split).copied()
+    }
+
+    /// The splits that failed for good and were not readmitted.
+    pub(crate) fn quarantined(&self) -> &BTreeSet<S> {
+        &self.quarantined
+    }
+
+    /// The last tick whose binding is durable.
+    pub(crate) fn bound(&self) -> Option<Tick> {
+        self.bound
+    }
+
+    /// Whether everything that was emitted is bound.
+    pub(crate) fn is_all_bound(&self) -> bool {
+        self.emitted.is_empty() && self.failed.is_empty()
+    }
+
+    /// The frontier may pass `tick` from here on, as far as this run knows.
+    pub(crate) fn opened(&mut self, tick: Tick) {
+        let last = self.opened;
+        assert!(
+            last < Some(tick),
+            "time: tick {tick} is opened, but {last:?} was"
+        );
+        assert!(
+            tick <= self.reserved,
+            "time: tick {tick} is opened, but ticks are reserved up to {} only",
+            self.reserved
+        );
+        self.opened = Some(tick);
+    }
+
+    pub(crate) fn emitted(&mut self, emission: Emission<S>) {
+        let Emission {
+            at,
+            reader,
+            split,
+            split_epoch,
+            from,
+            to,
+            tick,
+        } = emission;
+        let what = || {
+            format!(
+                "reader {reader} emits {from}..{to} of {split}#{split_epoch} at tick {tick}, {at:?}"
+            )
+        };
+        let Some(next) = self.next.get_mut(&split) else {
+            panic!("I7: {}, whose start is not durable", what());
+        };
+        assert!(
+            *next == from && from <= to,
+            "I2: {}, expected from {next}",
+            what()
+        );
+        *next = to;
+        assert!(
+            self.bound < Some(tick),
+            "I8: {}, but {:?} is bound",
+            what(),
+            self.bound
+        );
+        let newest = self.epochs.entry(split.clone()).or_insert(split_epoch);
+        assert!(
+            *newest <= split_epoch,
+            "I3: {}, after #{newest} was",
+            what()
+        );
+        *newest = split_epoch;
+        let ranges = self.emitted.entry(tick).or_default();
+        ranges.entry(split).or_insert((from, to)).1 = to;
+    }
+
+    /// A definite error was emitted.
+    pub(crate) fn failed(&mut self, tick: Tick, error: SplitError<S>) {
+        assert!(
+            self.bound < Some(tick),
+            "I8: an error of {} at tick {tick}",
+            error.split
+        );
+        self.quarantined.insert(error.split.clone());
+        self.failed.entry(tick).or_default().push(error);
+    }
+
+    /// A split is read again.
+    pub(crate) fn assigned(&mut self, split: &S) {
+        self.quarantined.remove(split);
+    }
+
+    /// The position of a split is not kept any more: it may start again.
+    pub(crate) fn forgotten(&mut self, split: &S, position: u64) {
+        let next = self.next.remove(split);
+        assert_eq!(next, Some(position), "I7: {split} is forgotten elsewhere");
+        self.epochs.remove(split);
+    }
+
+    /// A record is in the log for good.
+    pub(crate) fn logged(&mut self, record: &LogRecord<S>) {
+        match record {
+            LogRecord::Reserved(tick) => self.reserved = self.reserved.max(*tick),
+            LogRecord::Start { split, start } => {
+                let before = self.durable.insert(split.clone(), *start);
+                assert_eq!(before, None, "I8: {split} starts twice");
+                self.next.insert(split.clone(), *start);
+            }
+            LogRecord::Binding(binding) => self.binding(binding),
+            LogRecord::Readmitted(split) => {
+                self.durably_quarantined.remove(split);
+                let unbound = self.failed.values().flatten();
+                if unbound.into_iter().any(|error| error.split == *split) {
+                    self.readmitted.insert(split.clone());
+                }
+            }
+            LogRecord::Forgotten(split) => {
+                self.durable.remove(split);
+            }
+            LogRecord::Snapshot(snapshot) => self.snapshot(snapshot),
+            _ => {}
+        }
+    }
+
+    fn binding(&mut self, binding: &Binding<S>) {
+        let tick = binding.tick;
+        assert!(
+            self.bound < Some(tick) && tick <= self.reserved,
+            "I8: tick {tick} is bound after {:?}, with ticks up to {} reserved",
+            self.bound,
+            self.reserved
+        );
+        self.bound = Some(tick);
+        let emitted = self.emitted.remove(&tick).unwrap_or_default();
+        let mut bound = BTreeMap::new();
+        for range in &binding.ranges {
+            let before = bound.insert(range.split.clone(), (range.from, range.to));
+            assert_eq!(before, None, "I8: {} twice at tick {tick}", range.split);
+            let position = self.durable.get_mut(&range.split);
+            assert_eq!(
+                position.as_deref(),
+                Some(&range.from),
+                "I8: the ranges of {} join",
+                range.split
+            );
+            position
+                .into_iter()
+                .for_each(|position| *position = range.to);
+        }
+        assert_eq!(bound, emitted, "I8: tick {tick} is bound as it was emitted");
+        let older = self.emitted.keys().next().filter(|older| **older < tick);
+        assert_eq!(older, None, "I8: {tick} is bound before an older tick");
+        let mut failed = self.failed.remove(&tick).unwrap_or_default();
+        failed.sort();
+        assert_eq!(binding.errors, failed, "I8: the errors of tick {tick}");
+        for SplitError { split, .. } in failed {
+            let readmitted = self.readmitted.remove(&split);
+            if !readmitted || self.quarantined.contains(&split) {
+                self.durably_quarantined.insert(split);
+            }
+        }
+    }
+
+    fn snapshot(&self, snapshot: &Snapshot<S>) {
+        let splits: BTreeMap<_, _> = (snapshot.splits.iter())
+            .map(|one| (one.split.clone(), one.position))
+            .collect();
+        assert_eq!(
+            splits.len(),
+            snapshot.splits.len(),
+            "I8: a split is in a snapshot twice"
+        );
+        assert_eq!(splits, self.durable, "I8: a snapshot has every split");
+        let quarantined = snapshot.splits.iter().filter(|one| one.quarantined);
+        let quarantined: BTreeSet<_> = quarantined.map(|one| one.split.clone()).collect();
+        assert_eq!(
+            quarantined, self.durably_quarantined,
+            "I8: a snapshot has what is quarantined"
+        );
+        assert_eq!(
+            (snapshot.bound, snapshot.reserved),
+            (self.bound, self.reserved),
+            "I8: a snapshot has the ticks of the log"
+        );
+    }
+
+    /// The run ended without warning. What is not in the log is forgotten.
+    pub(crate) fn crashed(&mut self) {
+        self.next.clone_from(&self.durable);
+        self.quarantined.clone_from(&self.durably_quarantined);
+        self.emitted.clear();
+        self.failed.clear();
+        self.readmitted.clear();
+        self.epochs.clear();
+    }
+}

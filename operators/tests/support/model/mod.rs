@@ -1,0 +1,385 @@
+//! A source without I/O: the coordinator and its readers, and queues between them that whoever
+//! drives it moves, one message at a time, in whatever order links would allow.
+
+mod carry;
+mod watch;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use timely_splits::assignor::{Assignor, ReaderProfile};
+use timely_splits::coordinator::{Coordinator, CoordinatorOptions};
+use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest};
+use timely_splits::epoch::{Incarnation, ReaderId, SplitEpoch};
+use timely_splits::event::SourceEvent;
+use timely_splits::fetcher::{Fetched, Piece};
+use timely_splits::log::LogRecord;
+use timely_splits::protocol::{Command, Configuration, Directive, Report};
+use timely_splits::reader::{ReaderOptions, ReaderState, Verdict};
+use timely_splits::tick::Tick;
+
+pub(crate) use self::watch::Watch;
+use crate::forest::{Forest, Leaf};
+use crate::history::{Emission, History};
+
+/// When it begins: late enough that clocks can go back.
+pub(crate) const BEGIN: Duration = Duration::from_secs(1_000);
+
+/// What is emitted is of no interest, only which ranges are.
+pub(crate) type Batch = ();
+
+/// What a source is set up with.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) coordinator: CoordinatorOptions,
+    pub(crate) reader: ReaderOptions,
+    pub(crate) assignor: Rc<dyn Fn() -> Box<dyn Assignor<Leaf>>>,
+    /// Whether metadata goes to readers on a link of its own, so that assignments overtake it and are
+    /// overtaken.
+    pub(crate) metadata_apart: bool,
+}
+
+/// A source, and everything it says.
+pub(crate) struct Model {
+    pub(crate) settings: Settings,
+    pub(crate) now: Duration,
+    /// By how many milliseconds the coordinator's clock is ahead of `now`.
+    pub(crate) clock_ahead: i64,
+    pub(crate) coordinator: Coordinator<Leaf>,
+    pub(crate) readers: Vec<Reader>,
+    /// What is in the log for good, and what is being appended.
+    pub(crate) log: Vec<LogRecord<Leaf>>,
+    pub(crate) under_way: Option<(Incarnation, Vec<LogRecord<Leaf>>)>,
+    /// The log told this run that it cannot be written.
+    pub(crate) log_lost: bool,
+    pub(crate) asked: VecDeque<DiscoveryRequest<Leaf>>,
+    /// Splits that fetchers were told to read, for whoever plays the fetchers.
+    pub(crate) fetching: VecDeque<(usize, Leaf)>,
+    pub(crate) told: Vec<SourceEvent<Leaf>>,
+    pub(crate) watch: Watch,
+    pub(crate) history: History<Leaf>,
+    /// What happened, if somebody is to read it.
+    pub(crate) story: Option<Vec<String>>,
+}
+
+/// A reader, its two links, and what its fetcher was told.
+pub(crate) struct Reader {
+    pub(crate) state: ReaderState<Leaf, Batch>,
+    pub(crate) directives: VecDeque<Directive<Leaf>>,
+    /// Directives about metadata, if they have a link of their own.
+    pub(crate) metadata: VecDeque<Directive<Leaf>>,
+    pub(crate) reports: VecDeque<Report<Leaf>>,
+    pub(crate) fetcher: BTreeMap<Leaf, (SplitEpoch, u64)>,
+    /// The oldest tick that it may emit at.
+    pub(crate) capability: Option<Tick>,
+    pub(crate) finished: bool,
+}
+
+macro_rules! tell {
+    ($model:expr, $($words:tt)*) => {
+        if let Some(story) = &mut $model.story {
+            let at = $model.now.as_secs_f64();
+            story.push(format!("{at:>10.3}  {}", format_args!($($words)*)));
+        }
+    };
+}
+use tell;
+
+impl Model {
+    /// A source whose log is not open.
+    pub(crate) fn new(settings: Settings) -> Self {
+        let mut model = Self {
+            coordinator: Coordinator::new(settings.coordinator, (settings.assignor)()),
+            settings,
+            now: BEGIN,
+            clock_ahead: 0,
+            readers: Vec::new(),
+            log: Vec::new(),
+            under_way: None,
+            log_lost: false,
+            asked: VecDeque::new(),
+            fetching: VecDeque::new(),
+            told: Vec::new(),
+            watch: Watch::new(),
+            history: History::new(),
+            story: None,
+        };
+        model.boot();
+        model
+    }
+
+    /// A run begins: its readers introduce themselves.
+    fn boot(&mut self) {
+        let settings = &self.settings;
+        self.coordinator = Coordinator::new(settings.coordinator, (settings.assignor)());
+        let reader = |index| Reader {
+            state: ReaderState::new(
+                ReaderProfile::new(ReaderId(index)),
+                settings.reader,
+                Configuration::new(),
+            ),
+            directives: VecDeque::new(),
+            metadata: VecDeque::new(),
+            reports: VecDeque::new(),
+            fetcher: BTreeMap::new(),
+            capability: None,
+            finished: false,
+        };
+        self.readers = (0..settings.coordinator.readers).map(reader).collect();
+        let incarnation = self.watch.incarnation.next();
+        self.watch = Watch::new();
+        self.watch.incarnation = incarnation;
+        for index in 0..self.readers.len() {
+            self.act(index);
+        }
+    }
+
+    /// The coordinator's clock.
+    pub(crate) fn clock(&self) -> Duration {
+        let ahead = Duration::from_millis(self.clock_ahead.unsigned_abs());
+        if self.clock_ahead < 0 {
+            self.now - ahead
+        } else {
+            self.now + ahead
+        }
+    }
+
+    /// When the coordinator wants to be told the time, by the true clock.
+    pub(crate) fn coordinator_due(&self) -> Option<Duration> {
+        let due = self.coordinator.poll_timeout()?;
+        let ahead = Duration::from_millis(self.clock_ahead.unsigned_abs());
+        Some(if self.clock_ahead < 0 {
+            due + ahead
+        } else {
+            due.saturating_sub(ahead)
+        })
+    }
+
+    /// The log is open.
+    pub(crate) fn open(&mut self) {
+        let last = self.log.iter().rev().find_map(|record| match record {
+            LogRecord::Incarnation(incarnation) => Some(*incarnation),
+            LogRecord::Snapshot(snapshot) => Some(snapshot.incarnation),
+            _ => None,
+        });
+        self.watch.incarnation = last.unwrap_or_default().next();
+        tell!(
+            self,
+            "the log is open with {} records, for incarnation {}",
+            self.log.len(),
+            self.watch.incarnation
+        );
+        self.coordinator.handle_opened(&self.log, self.clock());
+        self.carry_out();
+    }
+
+    /// All processes end without warning, and `readers` begin anew. What was being appended is in the
+    /// log if it is `written`.
+    pub(crate) fn crash(&mut self, written: bool, readers: usize) {
+        let under_way = self.under_way.take();
+        if let Some((_, records)) = under_way.filter(|_| written) {
+            self.put_into_log(records);
+        }
+        tell!(
+            self,
+            "CRASH; {readers} readers begin (append written: {written})"
+        );
+        self.history.crashed();
+        self.settings.coordinator.readers = readers;
+        self.log_lost = false;
+        self.asked.clear();
+        self.fetching.clear();
+        self.boot();
+    }
+
+    /// The coordinator is told the time.
+    pub(crate) fn time(&mut self) {
+        self.coordinator.handle_time(self.clock());
+        self.carry_out();
+        let due = self.coordinator.poll_timeout();
+        assert!(
+            due.is_none_or(|due| due > self.clock()),
+            "I11: it is woken at {due:?} for nothing"
+        );
+    }
+
+    /// A reader is told the time.
+    pub(crate) fn reader_time(&mut self, reader: usize) {
+        self.readers[reader].state.handle_time(self.now);
+        self.act(reader);
+    }
+
+    /// The oldest directive reaches its reader.
+    pub(crate) fn directive(&mut self, reader: usize) {
+        if let Some(directive) = self.readers[reader].directives.pop_front() {
+            self.directed(reader, directive);
+        }
+    }
+
+    /// The oldest directive on the link for metadata alone reaches its reader.
+    pub(crate) fn metadata_apart(&mut self, reader: usize) {
+        if let Some(directive) = self.readers[reader].metadata.pop_front() {
+            self.directed(reader, directive);
+        }
+    }
+
+    fn directed(&mut self, reader: usize, directive: Directive<Leaf>) {
+        tell!(self, "reader {reader} <- {directive:?}");
+        self.watch.receives(ReaderId(reader), &directive);
+        let state = &mut self.readers[reader].state;
+        state.handle_directive(directive, self.now);
+        self.act(reader);
+    }
+
+    /// The oldest report of a reader reaches the coordinator.
+    pub(crate) fn report(&mut self, reader: usize) {
+        let Some(report) = self.readers[reader].reports.pop_front() else {
+            return;
+        };
+        tell!(self, "coordinator <- reader {reader}: {report:?}");
+        self.watch.hears(&report);
+        self.coordinator.handle_report(report, self.clock());
+        self.carry_out();
+    }
+
+    /// Somebody near a reader asks for something.
+    pub(crate) fn command(&mut self, reader: usize, command: Command<Leaf>) {
+        let reports = &mut self.readers[reader].reports;
+        reports.push_back(Report::Command(command));
+    }
+
+    /// The discovery answers.
+    pub(crate) fn discovered(&mut self, event: DiscoveryEvent<Leaf>) {
+        tell!(self, "coordinator <- discovery: {event:?}");
+        self.coordinator.handle_discovery(event, self.clock());
+        self.carry_out();
+    }
+
+    pub(crate) fn metadata(&mut self, forest: Forest) {
+        self.discovered(DiscoveryEvent::Metadata(forest));
+    }
+
+    /// The append under way is durable.
+    pub(crate) fn appended(&mut self) {
+        let Some((_, records)) = self.under_way.take() else {
+            return;
+        };
+        tell!(self, "the log has {} more records", records.len());
+        self.put_into_log(records);
+        self.coordinator.handle_appended(self.clock());
+        self.carry_out();
+    }
+
+    /// Another run has taken over the log, which writes no more for this one.
+    pub(crate) fn lose_log(&mut self) {
+        tell!(self, "the log is lost");
+        self.log_lost = true;
+        self.under_way = None;
+        self.coordinator.handle_log_lost("taken over", self.clock());
+        self.carry_out();
+    }
+
+    fn put_into_log(&mut self, records: Vec<LogRecord<Leaf>>) {
+        for record in records {
+            self.history.logged(&record);
+            if let LogRecord::Binding(binding) = &record {
+                self.watch.bound(binding.tick);
+            }
+            self.log.push(record);
+        }
+    }
+
+    /// Puts a snapshot into the log and drops what is before it, if nothing is being appended.
+    pub(crate) fn compact(&mut self) {
+        if self.under_way.is_none() && !self.log_lost && self.coordinator.open_tick().is_some() {
+            tell!(self, "the log is compacted");
+            let snapshot = LogRecord::Snapshot(self.coordinator.snapshot());
+            self.put_into_log(vec![snapshot]);
+            self.log.drain(..self.log.len() - 1);
+        }
+    }
+
+    /// A fetcher hands something over; the reader must be [emitting](ReaderState::emitting_at).
+    pub(crate) fn fetched(&mut self, reader: usize, fetched: Fetched<Leaf, Batch>) -> Verdict {
+        let verdict = match fetched {
+            Fetched::Piece(piece) => self.piece(reader, &piece),
+            Fetched::Down(down) => {
+                tell!(self, "reader {reader} <- fetcher: {down:?}");
+                self.readers[reader].state.handle_down(down, self.now);
+                Verdict::Drop
+            }
+            Fetched::Health(_) => Verdict::Drop,
+        };
+        self.act(reader);
+        verdict
+    }
+
+    fn piece(&mut self, reader: usize, piece: &Piece<Leaf, Batch>) -> Verdict {
+        let state = &mut self.readers[reader].state;
+        let tick = state.emitting_at().expect("asked before");
+        let verdict = state.handle_piece(piece, self.now);
+        tell!(
+            self,
+            "reader {reader} <- fetcher: {}..{} of {}#{}: {verdict:?} at tick {tick}",
+            piece.start,
+            piece.end,
+            piece.split,
+            piece.split_epoch
+        );
+        if verdict == Verdict::Emit {
+            self.watch.emits(ReaderId(reader), piece);
+            self.history.emitted(Emission {
+                at: self.now,
+                reader: ReaderId(reader),
+                split: piece.split,
+                split_epoch: piece.split_epoch,
+                from: piece.start,
+                to: piece.end,
+                tick,
+            });
+        }
+        verdict
+    }
+
+    /// Offers pieces that were held back again, and holds them again if `hold` says so.
+    pub(crate) fn offer_again(&mut self, reader: usize, mut hold: impl FnMut() -> bool) {
+        if self.readers[reader].state.emitting_at().is_none() {
+            return;
+        }
+        for leaf in self.readers[reader].state.parked() {
+            let state = &mut self.readers[reader].state;
+            let Some(piece) = state.unpark(&leaf) else {
+                continue;
+            };
+            if hold() {
+                state.park_again(piece);
+            } else if self.piece(reader, &piece) == Verdict::Emit {
+                self.readers[reader].state.resume(&leaf);
+            }
+        }
+        self.act(reader);
+    }
+
+    /// Holds a piece back if it is the next of its split; false if it is not.
+    pub(crate) fn hold(&mut self, reader: usize, piece: &Piece<Leaf, Batch>) -> bool {
+        let next = self.readers[reader].state.is_next(piece);
+        if next {
+            tell!(
+                self,
+                "reader {reader} holds back a piece of {}",
+                piece.split
+            );
+            let state = &mut self.readers[reader].state;
+            state.park(piece.clone());
+            self.act(reader);
+        }
+        next
+    }
+
+    /// A fetcher tells how far its splits are behind.
+    pub(crate) fn lags(&mut self, reader: usize, lags: Vec<(Leaf, SplitEpoch, u64)>) {
+        self.readers[reader].state.handle_lags(lags, self.now);
+        self.act(reader);
+    }
+}
