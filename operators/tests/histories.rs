@@ -182,7 +182,7 @@ impl SplitDiscovery<Letter> for Discovery {
                 let splits = letters.map(|split| FoundSplit::new(split, ())).collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
-            DiscoveryRequest::Resolve { request, split } => DiscoveryEvent::Resolved {
+            DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,
                 start: 0,
