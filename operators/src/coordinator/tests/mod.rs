@@ -5,6 +5,8 @@
     reason = "a test looks at what it is about"
 )]
 
+mod waits;
+
 use super::*;
 use crate::assignor::StickyBalanced;
 use crate::binding::{SplitError, SplitRange};
