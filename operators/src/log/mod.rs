@@ -6,6 +6,7 @@
 
 mod local;
 mod memory;
+mod record;
 mod stored;
 mod writer;
 

@@ -1,6 +1,5 @@
 //! A log in a folder of a local disk.
 
-mod record;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use self::segment::{OpenSegment, SegmentError};
-use super::{Appended, BindingLog, LogContents, LogError, LogRecord, Stored};
+use super::{Appended, BindingLog, LogContents, LogError, LogRecord, Stored, record};
 use crate::epoch::{Incarnation, LogSequence};
 use crate::split::Split;
 use crate::tick::Tick;

@@ -2,10 +2,10 @@
 
 use prost::{Message, Oneof};
 
+use super::{LogRecord, Stored, StoredError};
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, MetadataEpoch};
-use crate::log::{LogRecord, Stored, StoredError};
 use crate::split::Split;
 use crate::tick::Tick;
 
