@@ -325,7 +325,7 @@ impl Simulation {
             }
             self.soon(delay, Happening::Log);
         }
-        let due = self.model.coordinator_due();
+        let due = self.model.coordinator.poll_timeout();
         if due.is_some() && due != self.alarm {
             self.alarm = due;
             let due = due.unwrap_or_default();

@@ -135,25 +135,16 @@ impl Model {
         }
     }
 
-    /// The coordinator's clock.
-    pub(crate) fn clock(&self) -> Duration {
+    /// The time that the coordinator is told, along with what its clock says.
+    fn clock(&mut self) -> Duration {
         let ahead = Duration::from_millis(self.clock_ahead.unsigned_abs());
-        if self.clock_ahead < 0 {
+        let wall = if self.clock_ahead < 0 {
             self.now - ahead
         } else {
             self.now + ahead
-        }
-    }
-
-    /// When the coordinator wants to be told the time, by the true clock.
-    pub(crate) fn coordinator_due(&self) -> Option<Duration> {
-        let due = self.coordinator.poll_timeout()?;
-        let ahead = Duration::from_millis(self.clock_ahead.unsigned_abs());
-        Some(if self.clock_ahead < 0 {
-            due + ahead
-        } else {
-            due.saturating_sub(ahead)
-        })
+        };
+        self.coordinator.handle_clock(wall, self.now);
+        self.now
     }
 
     /// The log is open.
@@ -170,7 +161,8 @@ impl Model {
             self.log.len(),
             self.watch.incarnation
         );
-        self.coordinator.handle_opened(&self.log, self.clock());
+        let now = self.clock();
+        self.coordinator.handle_opened(&self.log, now);
         self.carry_out();
     }
 
@@ -195,11 +187,12 @@ impl Model {
 
     /// The coordinator is told the time.
     pub(crate) fn time(&mut self) {
-        self.coordinator.handle_time(self.clock());
+        let now = self.clock();
+        self.coordinator.handle_time(now);
         self.carry_out();
         let due = self.coordinator.poll_timeout();
         assert!(
-            due.is_none_or(|due| due > self.clock()),
+            due.is_none_or(|due| due > self.now),
             "I11: it is woken at {due:?} for nothing"
         );
     }
@@ -239,7 +232,8 @@ impl Model {
         };
         tell!(self, "coordinator <- reader {reader}: {report:?}");
         self.watch.hears(&report);
-        self.coordinator.handle_report(report, self.clock());
+        let now = self.clock();
+        self.coordinator.handle_report(report, now);
         self.carry_out();
     }
 
@@ -252,7 +246,8 @@ impl Model {
     /// The discovery answers.
     pub(crate) fn discovered(&mut self, event: DiscoveryEvent<Leaf>) {
         tell!(self, "coordinator <- discovery: {event:?}");
-        self.coordinator.handle_discovery(event, self.clock());
+        let now = self.clock();
+        self.coordinator.handle_discovery(event, now);
         self.carry_out();
     }
 
@@ -267,7 +262,8 @@ impl Model {
         };
         tell!(self, "the log has {} more records", records.len());
         self.put_into_log(records);
-        self.coordinator.handle_appended(self.clock());
+        let now = self.clock();
+        self.coordinator.handle_appended(now);
         self.carry_out();
     }
 
@@ -276,7 +272,8 @@ impl Model {
         tell!(self, "the log is lost");
         self.log_lost = true;
         self.under_way = None;
-        self.coordinator.handle_log_lost("taken over", self.clock());
+        let now = self.clock();
+        self.coordinator.handle_log_lost("taken over", now);
         self.carry_out();
     }
 
