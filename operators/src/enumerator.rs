@@ -159,6 +159,11 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                     HealthStatus::Failing(FailureKind::Transient),
                     format!("{error}; trying again"),
                 )),
+                LogEvent::NotCompacted(error) => self.say(Health::new(
+                    "binding log",
+                    HealthStatus::Failing(FailureKind::Transient),
+                    format!("{error}; trying again when there is more to drop"),
+                )),
                 LogEvent::Fenced => self.coordinator.handle_log_lost(
                     "another run of this source has taken the log over; this one ends",
                     now,
@@ -189,6 +194,7 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                 }
                 Intention::Ask(request) => self.discovery.request(request),
                 Intention::Append(incarnation, records) => self.log.append(incarnation, records),
+                Intention::Compact(since) => self.log.compact(since),
                 Intention::Open(tick) => self.downgrade(tick),
                 Intention::Publish { binding, next } => {
                     self.bindings.give(None, binding);

@@ -175,6 +175,8 @@ pub enum Command<S: Split> {
     Rebalance,
     /// Say what the assignor would do, without doing it.
     ShowPlan,
+    /// Let the log drop what only ticks up to and with this one need.
+    Compact(Tick),
 }
 
 /// Why a split was released.

@@ -163,6 +163,7 @@ impl<A: Assignor<Part>> Driven<A> {
                 }
                 Intention::Append(..) => self.coordinator.handle_appended(self.now),
                 Intention::Send(..)
+                | Intention::Compact(_)
                 | Intention::Open(_)
                 | Intention::Publish { .. }
                 | Intention::Tell(_) => {}

@@ -35,6 +35,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.show_plan(now);
                 Ok(())
             }
+            Command::Compact(since) => {
+                self.intentions.push_back(Intention::Compact(since));
+                Ok(())
+            }
         };
         if let Err((subject, why)) = refused {
             let status = HealthStatus::Failing(FailureKind::Definite);

@@ -53,6 +53,8 @@ pub enum Intention<S: Split> {
     Ask(DiscoveryRequest<S>),
     /// Append to the log, as this incarnation. Nothing is appended again before the answer.
     Append(Incarnation, Vec<LogRecord<S>>),
+    /// Let the log drop what only ticks up to and with this one need.
+    Compact(Tick),
     /// The first tick opened: nothing is published before it.
     Open(Tick),
     /// Publish a binding at its tick; after it nothing is published before `next`, or nothing ever.

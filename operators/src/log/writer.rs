@@ -1,14 +1,17 @@
 //! The thread that writes the log.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded, select};
 
-use super::{Appended, BindingLog, LogError, LogRecord};
+use super::{Appended, BindingLog, LogError, LogRecord, read_from};
 use crate::epoch::{Incarnation, LogSequence};
 use crate::split::Split;
+use crate::tick::Tick;
 use crate::wake::Waker;
 
 /// How long the writer waits before it tries a failed append again, at first and at most.
@@ -18,7 +21,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 /// waits when nobody polls.
 const EVENTS_MAX: usize = 16;
 
-/// Reads the log once and then appends to it, on a thread of its own.
+/// Reads the log from its last snapshot on and then appends to it, on a thread of its own.
 ///
 /// # Invariants
 ///
@@ -28,12 +31,15 @@ const EVENTS_MAX: usize = 16;
 pub(crate) struct LogWriter<S: Split> {
     appends: Sender<(Incarnation, Vec<LogRecord<S>>)>,
     events: Receiver<LogEvent<S>>,
+    /// The tick up to which none is needed any more, and what says that it was raised.
+    since: Arc<AtomicU64>,
+    raised: Sender<()>,
 }
 
 /// What the log answered.
 #[derive(Debug)]
 pub(crate) enum LogEvent<S: Split> {
-    /// The log was opened and holds these records.
+    /// The log was opened and holds these records since its last snapshot, and that.
     Opened(Vec<LogRecord<S>>),
     /// The append is durable.
     Appended,
@@ -41,6 +47,8 @@ pub(crate) enum LogEvent<S: Split> {
     Fenced,
     /// The attempt failed and is repeated.
     Failed(LogError),
+    /// What is not needed any more could not be dropped; that stops nothing.
+    NotCompacted(LogError),
     /// The log cannot be used.
     Unusable(LogError),
 }
@@ -50,17 +58,26 @@ impl<S: Split> LogWriter<S> {
     pub(crate) fn start(log: Box<dyn BindingLog<S>>, waker: Waker) -> std::io::Result<Self> {
         let (appends, append_receiver) = bounded(1);
         let (event_sender, events) = bounded(EVENTS_MAX);
+        let (raised, raised_receiver) = bounded(1);
+        let since = Arc::new(AtomicU64::new(0));
         let thread = WriterThread {
             log,
             appends: append_receiver,
             events: event_sender,
+            since: Arc::clone(&since),
+            raised: raised_receiver,
             waker,
             written: LogSequence::default(),
         };
         thread::Builder::new()
             .name("binding-log".to_owned())
             .spawn(move || thread.run_caught())?;
-        Ok(Self { appends, events })
+        Ok(Self {
+            appends,
+            events,
+            since,
+            raised,
+        })
     }
 
     /// Begins to append `records`; the append before has been answered.
@@ -77,6 +94,13 @@ impl<S: Split> LogWriter<S> {
         // A thread that is gone has said why as its last event.
     }
 
+    /// Lets the log drop what only ticks up to and with `since` need, when it has time for that.
+    pub(crate) fn compact(&self, since: Tick) {
+        self.since.fetch_max(since.0, Ordering::Relaxed);
+        // A thread that was told before and has not looked yet will see this one as well.
+        self.raised.try_send(()).ok();
+    }
+
     /// The next answer, if there is one.
     pub(crate) fn poll(&self) -> Option<LogEvent<S>> {
         self.events.try_recv().ok()
@@ -87,6 +111,8 @@ struct WriterThread<S: Split> {
     log: Box<dyn BindingLog<S>>,
     appends: Receiver<(Incarnation, Vec<LogRecord<S>>)>,
     events: Sender<LogEvent<S>>,
+    since: Arc<AtomicU64>,
+    raised: Receiver<()>,
     waker: Waker,
     written: LogSequence,
 }
@@ -106,10 +132,9 @@ impl<S: Split> WriterThread<S> {
     }
 
     fn run(&mut self) {
-        match self.log.read() {
-            Ok(contents) => {
-                self.written = contents.next();
-                if !self.say(LogEvent::Opened(contents.records)) {
+        match self.open() {
+            Ok(records) => {
+                if !self.say(LogEvent::Opened(records)) {
                     return;
                 }
             }
@@ -118,10 +143,30 @@ impl<S: Split> WriterThread<S> {
                 return;
             }
         }
-        while let Ok((incarnation, records)) = self.appends.recv() {
-            if !self.append(incarnation, &records) {
+        loop {
+            let goes_on = select! {
+                recv(self.appends) -> append => append
+                    .is_ok_and(|(incarnation, records)| self.append(incarnation, &records)),
+                recv(self.raised) -> raised => raised.is_ok() && self.drop_old(),
+            };
+            if !goes_on {
                 return;
             }
+        }
+    }
+
+    fn open(&mut self) -> Result<Vec<LogRecord<S>>, LogError> {
+        let extent = self.log.open()?;
+        let records = read_from(&mut *self.log, extent.last_state())?;
+        self.written = LogSequence(extent.last_state().0 + records.len() as u64);
+        Ok(records)
+    }
+
+    fn drop_old(&mut self) -> bool {
+        let since = Tick(self.since.load(Ordering::Relaxed));
+        match self.log.compact(since) {
+            Ok(()) => true,
+            Err(error) => self.say(LogEvent::NotCompacted(error)),
         }
     }
 
@@ -129,42 +174,50 @@ impl<S: Split> WriterThread<S> {
     fn append(&mut self, incarnation: Incarnation, records: &[LogRecord<S>]) -> bool {
         let mut backoff = BACKOFF.0;
         loop {
-            let error = match self.log.append(incarnation, self.written, records) {
-                Ok(Appended::Durable) => {
-                    self.written.0 += records.len() as u64;
-                    return self.say(LogEvent::Appended);
-                }
+            let failed = match self.log.append(incarnation, self.written, records) {
+                Ok(Appended::Durable) => return self.appended(records),
                 Ok(Appended::Fenced) => {
                     self.say(LogEvent::Fenced);
                     return false;
                 }
                 Ok(Appended::Unknown) => match self.was_written(records) {
-                    Ok(true) => {
-                        self.written.0 += records.len() as u64;
-                        return self.say(LogEvent::Appended);
-                    }
-                    // Not written: the same append is tried again.
-                    Ok(false) => continue,
-                    Err(error) => error,
+                    Ok(true) => return self.appended(records),
+                    // The same append is tried again: should the one before get there late, it is
+                    // found to be the same.
+                    Ok(false) => None,
+                    Err(error) => Some(error),
                 },
-                Err(error) => error,
+                Err(error) => Some(error),
             };
-            if !self.say(LogEvent::Failed(error)) || !self.pause(backoff) {
+            let told = failed.is_none_or(|error| self.say(LogEvent::Failed(error)));
+            if !told || !self.pause(backoff) {
                 return false;
             }
             backoff = (backoff * 2).min(BACKOFF.1);
         }
     }
 
+    fn appended(&mut self, records: &[LogRecord<S>]) -> bool {
+        self.written.0 += records.len() as u64;
+        self.say(LogEvent::Appended)
+    }
+
     /// Finds out by reading whether an append whose outcome is unknown took place.
+    ///
+    /// Equal records are not enough to tell that nobody else wrote: if somebody did, the log of this
+    /// run is fenced, and the next append says so.
     fn was_written(&mut self, records: &[LogRecord<S>]) -> Result<bool, LogError> {
-        let all = self.log.read()?;
-        let before = self.written.0.saturating_sub(all.first.0);
-        let before = usize::try_from(before).unwrap_or(usize::MAX);
-        Ok(all
-            .records
-            .get(before..)
-            .is_some_and(|tail| tail == records))
+        let mut read = Vec::new();
+        while read.len() < records.len() {
+            let next = LogSequence(self.written.0 + read.len() as u64);
+            let more = self.log.read(next, records.len() - read.len())?;
+            if more.is_empty() {
+                break;
+            }
+            read.extend(more);
+        }
+        read.truncate(records.len());
+        Ok(read == records)
     }
 
     /// Waits, and is false if the writer was dropped meanwhile.

@@ -307,6 +307,7 @@ impl World {
                     }
                 }
                 Intention::Open(tick) => self.ledger.pass(Some(tick))?,
+                Intention::Compact(_) => {}
                 Intention::Publish { next, .. } => self.ledger.pass(next)?,
                 Intention::Tell(SourceEvent::Health(health)) => {
                     let lasting = health.status == HealthStatus::Failing(FailureKind::Definite);

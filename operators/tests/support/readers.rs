@@ -104,7 +104,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     }
                     Intention::Append(..) => self.coordinator.handle_appended(self.now),
                     Intention::Tell(event) => self.told.push(event),
-                    Intention::Open(_) | Intention::Publish { .. } => {}
+                    Intention::Compact(_) | Intention::Open(_) | Intention::Publish { .. } => {}
                 }
             }
             let Some(report) = self.reports.pop_front() else {

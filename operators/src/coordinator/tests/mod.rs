@@ -103,7 +103,7 @@ impl Driven {
                 }
                 Intention::Publish { binding, next } => self.published.push((binding, next)),
                 Intention::Tell(event) => self.told.push(event),
-                Intention::Open(_) => {}
+                Intention::Compact(_) | Intention::Open(_) => {}
             }
         }
     }

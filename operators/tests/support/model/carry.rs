@@ -66,6 +66,7 @@ impl Model {
                 assert_eq!(before, None, "I11: two appends at once");
             }
             Intention::Open(tick) => self.watch.passes("the enumerator", Some(tick)),
+            Intention::Compact(_) => {}
             Intention::Publish { binding, next } => {
                 assert!(
                     self.history.bound() >= Some(binding.tick),
