@@ -38,7 +38,8 @@ pub use timely_splits::event::{Observer, SourceEvent};
 pub use timely_splits::fetcher::Piece;
 pub use timely_splits::health::{FailureKind, Health, HealthStatus};
 pub use timely_splits::log::{
-    Appended, BindingLog, LogContents, LogError, LogRecord, MemoryLog, Stored, StoredError,
+    Appended, BindingLog, LogError, LogExtent, LogRecord, MemoryLog, SnapshotAt, Stored,
+    StoredError,
 };
 pub use timely_splits::protocol::Command;
 pub use timely_splits::reader::{Admission, AdmissionHook};

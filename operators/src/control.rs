@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::epoch::ReaderId;
 use crate::protocol::Command;
 use crate::split::Split;
+use crate::tick::Tick;
 use crate::wake::Waker;
 
 /// How many commands may wait to be passed on.
@@ -89,6 +90,13 @@ impl<S: Split> SourceControl<S> {
     /// [`SourceEvent::PlanShown`](crate::event::SourceEvent::PlanShown).
     pub fn show_plan(&self) {
         self.ask(Command::ShowPlan);
+    }
+
+    /// Lets the log drop what only ticks up to and with `since` need: nobody goes back to them.
+    ///
+    /// A log drops by itself what is older than it was set up to keep; this is for who knows better.
+    pub fn compact(&self, since: Tick) {
+        self.ask(Command::Compact(since));
     }
 
     /// Asks for something.

@@ -2,6 +2,7 @@
 //!
 //! Like a fetcher, a [`SplitDiscovery`] lives on the timely thread and does no I/O there.
 
+use crate::binding::SplitRange;
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::health::Health;
 use crate::split::Split;
@@ -28,6 +29,8 @@ use crate::split::Split;
 ///   an answer that something is not there.
 /// * **D9 Notices what is gone.** A split that the metadata lists and that ceases to exist is gone.
 /// * **D10 Bounded.** Answers that nobody polled are bounded.
+/// * **D11 Checks.** A request to check is answered once, with its number and with exactly those of its
+///   ranges that cannot be read from their first record on any more.
 pub trait SplitDiscovery<S: Split>: 'static {
     /// Begins to find out what `request` asks.
     fn request(&mut self, request: DiscoveryRequest<S>);
@@ -68,6 +71,13 @@ pub enum DiscoveryRequest<S: Split> {
         /// between its creation and its discovery must not be lost.
         sibling: bool,
     },
+    /// Find out whether ranges can still be read that were read before.
+    Check {
+        /// Returned with the answer.
+        request: RequestId,
+        /// The ranges, of splits that the latest metadata lists.
+        ranges: Vec<SplitRange<S>>,
+    },
 }
 
 /// What a discovery found out.
@@ -99,6 +109,13 @@ pub enum DiscoveryEvent<S: Split> {
         split: S,
         /// Where its reading starts.
         start: S::Position,
+    },
+    /// Which of the ranges of a check cannot be read any more.
+    Checked {
+        /// The request that is answered.
+        request: RequestId,
+        /// Each that cannot, and why, in words for a person.
+        lost: Vec<(SplitRange<S>, String)>,
     },
     /// Something that a person should know.
     Health(Health),

@@ -90,8 +90,12 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
             enumeration.assignor,
         ),
         discovery: (enumeration.discovery)(waker.clone()),
-        log: LogWriter::start(enumeration.log, waker.clone())
-            .expect("a thread for the log can be started"),
+        log: LogWriter::start(
+            enumeration.log,
+            enumeration.coordination.resume,
+            waker.clone(),
+        )
+        .expect("a thread for the log can be started"),
         directives: directive_port,
         bindings: binding_port,
         health: health_port,
@@ -152,12 +156,18 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
     fn hear_log(&mut self, now: Duration) {
         while let Some(event) = self.log.poll() {
             match event {
-                LogEvent::Opened(records) => self.coordinator.handle_opened(&records, now),
+                LogEvent::Opened(restored) => self.coordinator.handle_restored(*restored, now),
+                LogEvent::Past(bindings) => self.coordinator.handle_past(bindings, now),
                 LogEvent::Appended => self.coordinator.handle_appended(now),
                 LogEvent::Failed(error) => self.say(Health::new(
                     "binding log",
                     HealthStatus::Failing(FailureKind::Transient),
                     format!("{error}; trying again"),
+                )),
+                LogEvent::NotCompacted(error) => self.say(Health::new(
+                    "binding log",
+                    HealthStatus::Failing(FailureKind::Transient),
+                    format!("{error}; trying again when there is more to drop"),
                 )),
                 LogEvent::Fenced => self.coordinator.handle_log_lost(
                     "another run of this source has taken the log over; this one ends",
@@ -189,9 +199,12 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                 }
                 Intention::Ask(request) => self.discovery.request(request),
                 Intention::Append(incarnation, records) => self.log.append(incarnation, records),
+                Intention::Compact(since) => self.log.compact(since),
                 Intention::Open(tick) => self.downgrade(tick),
+                Intention::AskPast => self.log.ask_past(),
                 Intention::Publish { binding, next } => {
-                    self.bindings.give(None, binding);
+                    let time = (self.options.time.time_of)(binding.tick);
+                    self.bindings.give(Some(&time), binding);
                     if let Some(tick) = next {
                         self.downgrade(tick);
                     }

@@ -38,6 +38,9 @@ use crate::split::Split;
 ///   or ends it with a [`Fetched::Down`].
 /// * **F11 Honest about lag.** A split that was read to its end has no lag, or an unknown one.
 /// * **F12 Honest about memory.** When all batches are dropped, no byte is unreleased.
+/// * **F13 Cuts.** The parts of a batch that was cut have its records, each once and in order, and each
+///   the records that are before the position at which it ends and not before the one at which it
+///   starts.
 pub trait SplitFetcher<S: Split>: 'static {
     /// What a piece of a split is emitted as: one container holds records of one split.
     type Batch: Container + Accountable + Clone;
@@ -68,12 +71,40 @@ pub trait SplitFetcher<S: Split>: 'static {
     /// At least one piece is moved if there is one, of any size.
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<S, Self::Batch>>) -> Polled;
 
+    /// Cuts a batch that this fetcher handed over at positions within its piece, in order; gives one
+    /// part more than there are positions, `None` where no record is.
+    fn cut(&mut self, batch: Self::Batch, at: &[S::Position]) -> Vec<Option<Self::Batch>>;
+
     /// The bytes of batches that this fetcher handed over and that are still alive.
     ///
     /// It bounds what is read of a source without a probe. Zero if the batches do not tell.
     fn unreleased_bytes(&self) -> usize {
         0
     }
+}
+
+/// Cuts rows at positions, for a [`SplitFetcher`] whose batches are vectors of rows in order.
+///
+/// # Examples
+///
+/// ```
+/// use timely_splits::fetcher::cut_rows;
+///
+/// let parts = cut_rows(vec![3, 4, 7], &[4, 6, 9], |row| *row);
+/// assert_eq!(parts, [Some(vec![3]), Some(vec![4]), Some(vec![7]), None]);
+/// ```
+pub fn cut_rows<D, P: Ord>(
+    rows: Vec<D>,
+    at: &[P],
+    position: impl Fn(&D) -> P,
+) -> Vec<Option<Vec<D>>> {
+    let mut rows = rows.into_iter().peekable();
+    let mut parts: Vec<Vec<D>> = (at.iter())
+        .map(|end| std::iter::from_fn(|| rows.next_if(|row| position(row) < *end)).collect())
+        .collect();
+    parts.push(rows.collect());
+    let whole = |part: Vec<D>| (!part.is_empty()).then_some(part);
+    parts.into_iter().map(whole).collect()
 }
 
 /// Whether a [`SplitFetcher`] has more to hand over.

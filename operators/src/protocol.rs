@@ -52,11 +52,28 @@ pub enum Directive<S: Split> {
     },
     /// The binding of the tick is durable: the frontier may pass it.
     Durable(Tick),
+    /// Ticks that were bound before are given again: from here on what is assigned is read only as far
+    /// as [`Directive::Replay`] says, until a tick is opened. None before this one is given.
+    BeginReplay(Tick),
+    /// What the next ticks to be given again stand for.
+    Replay(Replay<S>),
     /// The reader does not fit the others. It reads nothing.
     Reject {
         /// Why, in words for a person.
         reason: String,
     },
+}
+
+/// Bound ticks that are to be given again, as far as one reader is concerned.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Replay<S: Split> {
+    /// The ticks, in order. There is no other before the last of them that was not told.
+    pub ticks: Vec<Tick>,
+    /// For each assigned split that has records in these ticks, where it ends in each, in order.
+    pub ends: Vec<(S, SplitEpoch, Vec<(Tick, S::Position)>)>,
+    /// The definite errors of these ticks that this reader is to emit.
+    pub errors: Vec<(Tick, SplitError<S>)>,
 }
 
 /// One reader's right to read one split, from one position on.
@@ -108,6 +125,14 @@ pub enum Report<S: Split> {
         moved: Vec<Moved<S>>,
         /// The definite errors that were emitted at the tick.
         errors: Vec<SplitError<S>>,
+    },
+    /// Everything that the reader was told to give again was emitted, as far as it is of a tick before
+    /// this one.
+    Replayed {
+        /// The reader.
+        reader: ReaderId,
+        /// The tick.
+        before: Tick,
     },
     /// Reading a split stopped by itself.
     FetcherDown {
@@ -175,6 +200,8 @@ pub enum Command<S: Split> {
     Rebalance,
     /// Say what the assignor would do, without doing it.
     ShowPlan,
+    /// Let the log drop what only ticks up to and with this one need.
+    Compact(Tick),
 }
 
 /// Why a split was released.

@@ -71,6 +71,10 @@ impl SplitFetcher<Letter> for Noting {
         self.inner.unassign(split, split_epoch);
     }
 
+    fn cut(&mut self, batch: Vec<Row>, at: &[u64]) -> Vec<Option<Vec<Row>>> {
+        self.inner.cut(batch, at)
+    }
+
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
         self.inner.poll(bytes_max, fetched)
     }

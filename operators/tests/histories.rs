@@ -30,7 +30,9 @@ use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::enumerator::Enumeration;
 use timely_splits::epoch::{MetadataEpoch, ReaderId, SplitEpoch};
-use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Piece, Polled, SplitFetcher};
+use timely_splits::fetcher::{
+    DownCause, Fetched, FetcherDown, Piece, Polled, SplitFetcher, cut_rows,
+};
 use timely_splits::health::FailureKind;
 use timely_splits::log::{LogRecord, MemoryLog};
 use timely_splits::source::{Reading, SourceOptions, read_splits};
@@ -141,6 +143,10 @@ impl SplitFetcher<Letter> for Fetcher {
         }
     }
 
+    fn cut(&mut self, batch: Vec<Row>, at: &[u64]) -> Vec<Option<Vec<Row>>> {
+        cut_rows(batch, at, |row| row.1)
+    }
+
     fn poll(&mut self, _bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
         let lates = self.random.index(2).min(self.late.len());
         fetched.extend(self.late.drain(..lates).map(Fetched::Piece));
@@ -182,6 +188,10 @@ impl SplitDiscovery<Letter> for Discovery {
                 let splits = letters.map(|split| FoundSplit::new(split, ())).collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
+            DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
+                request,
+                lost: Vec::new(),
+            },
             DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,

@@ -16,10 +16,10 @@ use timely_splits::binding::Binding;
 use timely_splits::control::SourceControl;
 use timely_splits::epoch::{Incarnation, LogSequence};
 use timely_splits::health::FailureKind;
-use timely_splits::log::{Appended, BindingLog, LogContents, LogError, LogRecord, MemoryLog};
+use timely_splits::log::{Appended, BindingLog, LogError, LogExtent, LogRecord, MemoryLog};
 use timely_splits::reader::Admission;
 use timely_splits::source::{SourceOptions, read_splits};
-use timely_splits::tick::TimeMap;
+use timely_splits::tick::{Tick, TimeMap};
 
 use support::{Letter, Row, World};
 
@@ -223,8 +223,20 @@ struct GatedLog {
 }
 
 impl BindingLog<Letter> for GatedLog {
-    fn read(&mut self) -> Result<LogContents<Letter>, LogError> {
-        self.inner.read()
+    fn open(&mut self) -> Result<LogExtent, LogError> {
+        self.inner.open()
+    }
+
+    fn read(
+        &mut self,
+        from: LogSequence,
+        records_max: usize,
+    ) -> Result<Vec<LogRecord<Letter>>, LogError> {
+        self.inner.read(from, records_max)
+    }
+
+    fn compact(&mut self, since: Tick) -> Result<(), LogError> {
+        self.inner.compact(since)
     }
 
     fn append(

@@ -132,17 +132,10 @@ impl Asker {
         Ok(())
     }
 
-    /// Where reading the split starts; `None` if it is not listed.
-    ///
-    /// A partition that was added to a known topic begins where it begins: what was written between
-    /// its creation and its discovery must not be lost.
+    /// What is to be asked about the split; `None` if it is not listed.
     fn rule(&self, wanted: &WantedStart) -> Option<StartAt> {
         let rule = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
-        Some(if wanted.sibling {
-            StartAt::Earliest
-        } else {
-            *rule
-        })
+        Some(wanted.rule.unwrap_or(*rule))
     }
 
     /// Takes `wanted` over, and asks for it if it differs from the one before.
@@ -443,9 +436,8 @@ mod tests {
 
     use super::*;
 
-    /// The embedded clusters cannot add partitions.
     #[test]
-    fn a_partition_that_was_added_later_starts_at_its_beginning() {
+    fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
         let (events, _polled) = crossbeam_channel::bounded(1);
         let outlet = Outlet::new(events, Box::new(|| {}));
         let cluster = ClusterId::new("east").unwrap();
@@ -470,20 +462,20 @@ mod tests {
             let topic = TopicName::new(name).unwrap();
             KafkaSplit::new(cluster.clone(), topic, Partition(partition))
         };
-        let wanted = |name: &str, partition: i32, sibling: bool| WantedStart {
+        let wanted = |name: &str, partition: i32, rule: Option<StartAt>| WantedStart {
             request: RequestId(1),
             split: split(name, partition),
-            sibling,
+            rule,
         };
 
         assert_eq!(
-            asker.rule(&wanted("orders", 0, false)),
+            asker.rule(&wanted("orders", 0, None)),
             Some(StartAt::Latest)
         );
         assert_eq!(
-            asker.rule(&wanted("orders", 1, true)),
+            asker.rule(&wanted("orders", 1, Some(StartAt::Earliest))),
             Some(StartAt::Earliest)
         );
-        assert_eq!(asker.rule(&wanted("payments", 0, false)), None);
+        assert_eq!(asker.rule(&wanted("payments", 0, None)), None);
     }
 }

@@ -31,8 +31,8 @@ impl Target {
 pub(super) struct WantedStart {
     pub(super) request: RequestId,
     pub(super) split: KafkaSplit,
-    /// Whether other partitions of its topic were known before it was found.
-    pub(super) sibling: bool,
+    /// The rule; `None` is that of its topic.
+    pub(super) rule: Option<StartAt>,
 }
 
 /// What was left since the inbox was last looked into.

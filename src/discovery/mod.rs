@@ -13,6 +13,7 @@
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
 
 mod asker;
+mod check;
 mod claims;
 mod findings;
 mod inbox;
@@ -33,6 +34,7 @@ use timely_splits::epoch::MetadataEpoch;
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 
 use self::asker::{AskOptions, Asker};
+use self::check::RangeCheck;
 use self::claims::Claims;
 use self::inbox::{Inbox, Target, WantedStart};
 use self::outlet::Outlet;
@@ -83,6 +85,8 @@ pub(crate) struct KafkaDiscovery {
     _metadata: Option<MetadataThread>,
     clusters: BTreeMap<ClusterId, Arc<Inbox>>,
     claims: Arc<Claims>,
+    /// The check under way, if there is one.
+    check: Option<RangeCheck>,
     outlet: Outlet,
     options: DiscoveryOptions,
 }
@@ -115,6 +119,7 @@ impl KafkaDiscovery {
             _metadata: metadata,
             clusters: BTreeMap::new(),
             claims: Arc::default(),
+            check: None,
             outlet,
             options,
         }
@@ -145,6 +150,22 @@ impl KafkaDiscovery {
                 properties: self.options.properties.overridden_by(&described.properties),
             };
             self.inbox(cluster).post_target(target);
+        }
+    }
+
+    /// Asks a control thread about a split.
+    fn ask(&self, wanted: WantedStart) {
+        // A cluster that is not listed any more leaves requests unanswered, as promised.
+        if let Some(inbox) = self.clusters.get(&wanted.split.cluster) {
+            inbox.post_start(wanted);
+        }
+    }
+
+    /// Answers the check under way if all that it needs is known.
+    fn end_check(&mut self) {
+        if let Some(check) = self.check.take_if(|check| check.is_over()) {
+            self.own.push_back(check.into_answer());
+            self.outlet.wake();
         }
     }
 
@@ -194,21 +215,41 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
                 request,
                 split,
                 sibling,
-            } => {
-                // A cluster that is not listed any more leaves requests unanswered, as promised.
-                if let Some(inbox) = self.clusters.get(&split.cluster) {
-                    inbox.post_start(WantedStart {
-                        request,
-                        split,
-                        sibling,
-                    });
+            } => self.ask(WantedStart {
+                request,
+                split,
+                // A partition that was added to a known topic begins where it begins: what was written
+                // between its creation and its discovery must not be lost.
+                rule: sibling.then_some(StartAt::Earliest),
+            }),
+            DiscoveryRequest::Check { request, ranges } => {
+                let (check, questions) = RangeCheck::new(request, ranges);
+                self.check = Some(check);
+                for question in questions {
+                    self.ask(question);
                 }
+                self.end_check();
             }
         }
     }
 
     fn poll(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {
-        self.own.pop_front().or_else(|| self.events.try_recv().ok())
+        loop {
+            let event = (self.own.pop_front()).or_else(|| self.events.try_recv().ok())?;
+            let DiscoveryEvent::Resolved { request, start, .. } = &event else {
+                return Some(event);
+            };
+            let Some(check) = &mut self.check else {
+                return Some(event);
+            };
+            let Some(next) = check.answered(*request, start.next) else {
+                return Some(event);
+            };
+            if let Some(question) = next {
+                self.ask(question);
+            }
+            self.end_check();
+        }
     }
 }
 

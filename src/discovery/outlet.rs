@@ -43,6 +43,11 @@ impl Outlet {
         (self.wake)();
         Ok(())
     }
+
+    /// Has whoever polls come, for something that is not in the queue.
+    pub(super) fn wake(&self) {
+        (self.wake)();
+    }
 }
 
 impl fmt::Debug for Outlet {

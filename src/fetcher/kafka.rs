@@ -19,7 +19,7 @@ use super::pool::ClientPool;
 use super::table::{PartitionKey, Reading, Table};
 use super::wake::WorkerWake;
 use crate::model::{ClusterId, KafkaPosition, KafkaSplit, Offset, StreamsMetadata, TopicName};
-use crate::records::{BatchBuilder, RecordBatch};
+use crate::records::{BatchBuilder, BatchGuard, RecordBatch, RecordParts};
 
 /// Reads the splits of one worker through the clients of its process.
 #[derive(Debug)]
@@ -413,6 +413,40 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             }
         }
         Polled::Drained
+    }
+
+    fn cut(&mut self, batch: RecordBatch, at: &[KafkaPosition]) -> Vec<Option<RecordBatch>> {
+        let Some(split) = batch.split().cloned() else {
+            return vec![None; at.len() + 1];
+        };
+        let mut parts = Vec::with_capacity(at.len() + 1);
+        let mut cuts = at.iter();
+        let mut end = cuts.next();
+        let part = |builder: &mut BatchBuilder| {
+            (!builder.is_empty()).then(|| {
+                let part = builder.finish(&split);
+                let guard = Arc::new(BatchGuard::new(&self.in_use, part.bytes()));
+                part.with_guard(guard)
+            })
+        };
+        for record in &batch {
+            while end.is_some_and(|end| record.offset() >= end.next) {
+                parts.push(part(&mut self.builder));
+                end = cuts.next();
+            }
+            self.builder.push(&RecordParts {
+                offset: record.offset(),
+                record_time: record.record_time(),
+                key: record.key(),
+                value: record.value(),
+            });
+            for header in record.headers() {
+                self.builder.push_header(header.key(), header.value());
+            }
+        }
+        parts.push(part(&mut self.builder));
+        parts.resize(at.len() + 1, None);
+        parts
     }
 
     fn unreleased_bytes(&self) -> usize {

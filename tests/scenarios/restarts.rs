@@ -221,9 +221,9 @@ fn killed(workers: usize) {
 
 /// The offset after the last bound record of each split, as the log on the disk says.
 fn bound(folder: &Path) -> BTreeMap<KafkaSplit, u64> {
-    let contents = LocalLog::at(folder).read().unwrap();
+    let records = LocalLog::at(folder).read_all().unwrap();
     let mut bound = BTreeMap::new();
-    for record in contents.records {
+    for record in records {
         if let LogRecord::Binding(binding) = record {
             let ranges = binding.ranges.into_iter();
             bound.extend(ranges.map(|range| (range.split, range.to.next.get())));

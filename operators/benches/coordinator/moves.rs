@@ -17,7 +17,7 @@ use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::enumerator::Enumeration;
 use timely_splits::epoch::{MetadataEpoch, ReaderId, SplitEpoch};
-use timely_splits::fetcher::{Fetched, Piece, Polled, SplitFetcher};
+use timely_splits::fetcher::{Fetched, Piece, Polled, SplitFetcher, cut_rows};
 use timely_splits::log::MemoryLog;
 use timely_splits::source::{Reading, SourceOptions, read_splits};
 use timely_splits::tick::TimeMap;
@@ -223,6 +223,10 @@ impl SplitDiscovery<Part> for Once {
                 let splits = parts.map(|split| FoundSplit::new(split, ())).collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
+            DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
+                request,
+                lost: Vec::new(),
+            },
             DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,
@@ -268,6 +272,10 @@ impl SplitFetcher<Part> for Announcer {
     }
 
     fn unassign(&mut self, _split: &Part, _split_epoch: SplitEpoch) {}
+
+    fn cut(&mut self, batch: Vec<Row>, at: &[u64]) -> Vec<Option<Vec<Row>>> {
+        cut_rows(batch, at, |_| 0)
+    }
 
     fn poll(&mut self, _bytes_max: usize, fetched: &mut Vec<Fetched<Part, Vec<Row>>>) -> Polled {
         fetched.append(&mut self.announced);

@@ -152,6 +152,9 @@ impl<A: Assignor<Part>> Driven<A> {
                     let found = DiscoveryEvent::Found { epoch, splits };
                     self.coordinator.handle_discovery(found, self.now);
                 }
+                Intention::AskPast | Intention::Ask(DiscoveryRequest::Check { .. }) => {
+                    unreachable!("nothing is replayed")
+                }
                 Intention::Ask(DiscoveryRequest::Resolve { request, split, .. }) => {
                     let start = 0;
                     let resolved = DiscoveryEvent::Resolved {
@@ -163,6 +166,7 @@ impl<A: Assignor<Part>> Driven<A> {
                 }
                 Intention::Append(..) => self.coordinator.handle_appended(self.now),
                 Intention::Send(..)
+                | Intention::Compact(_)
                 | Intention::Open(_)
                 | Intention::Publish { .. }
                 | Intention::Tell(_) => {}

@@ -23,7 +23,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn take(&mut self, (tick, (file, line)): (u64, Line)) {
+    fn take(&mut self, (tick, (file, _, line)): (u64, Line)) {
         *self.counts.entry((file.to_string(), line)).or_default() += 1;
         self.ticks.push(tick);
     }

@@ -81,6 +81,12 @@ impl SplitDiscovery<LogFile> for FolderDiscovery {
                 let splits = files.map(|file| FoundSplit::new(file, ())).collect();
                 self.found = Some(DiscoveryEvent::Found { epoch, splits });
             }
+            // Files only grow while they are there.
+            DiscoveryRequest::Check { request, .. } => {
+                let lost = Vec::new();
+                self.resolved
+                    .push_back(DiscoveryEvent::Checked { request, lost });
+            }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolved.push_back(DiscoveryEvent::Resolved {
                     request,

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded, unbounded};
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
-use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Piece, Polled, SplitFetcher};
+use timely_splits::fetcher::{
+    DownCause, Fetched, FetcherDown, Piece, Polled, SplitFetcher, cut_rows,
+};
 use timely_splits::health::FailureKind;
 use timely_splits::wake::Waker;
 
@@ -20,8 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A piece ends with the line that reaches this.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// A line, with the file that it is of.
-pub(crate) type Line = (LogFile, String);
+/// A line, with the file that it is of and the position of its first byte.
+pub(crate) type Line = (LogFile, u64, String);
 
 /// Reads splits. It passes orders to a thread that reads, and hands over what that has read.
 pub(crate) struct LogFetcher {
@@ -142,9 +144,9 @@ fn piece(
         && reader.read_until(b'\n', &mut line)? > 0
         && line.ends_with(b"\n")
     {
-        end += line.len() as u64;
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        lines.push((file.clone(), text));
+        lines.push((file.clone(), end, text));
+        end += line.len() as u64;
         line.clear();
     }
     Ok((end > start).then(|| Piece {
@@ -184,6 +186,10 @@ impl SplitFetcher<LogFile> for LogFetcher {
         self.orders
             .send(Order::Stop(file.clone(), split_epoch))
             .ok();
+    }
+
+    fn cut(&mut self, batch: Vec<Line>, at: &[u64]) -> Vec<Option<Vec<Line>>> {
+        cut_rows(batch, at, |line| line.1)
     }
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<LogFile, Vec<Line>>>) -> Polled {

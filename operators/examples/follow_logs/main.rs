@@ -44,9 +44,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let Some(folder) = std::env::args_os().nth(1) else {
         return demo::run();
     };
-    let workers = follow(folder.into(), SourceControl::new(), |tick, (file, line)| {
-        println!("{tick} {file}: {line}");
-    })?;
+    let workers = follow(
+        folder.into(),
+        SourceControl::new(),
+        |tick, (file, _, line)| {
+            println!("{tick} {file}: {line}");
+        },
+    )?;
     // Nobody stops the source: this waits for Ctrl-C.
     drop(workers);
     Ok(())

@@ -28,6 +28,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Re-evaluates everything that can have become possible; called after every event.
     pub(super) fn advance(&mut self, now: Duration) {
         self.start(now);
+        if self.phase == Phase::Replaying {
+            self.expire(now);
+            self.plan(now);
+            self.replay();
+            // Once all was given again, ticks are reserved and opened.
+            self.start(now);
+        }
         if self.phase == Phase::Running {
             self.expire(now);
             self.plan(now);
@@ -36,7 +43,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.tick(now);
         }
         // Nothing precedes the record of the incarnation.
-        let writing = matches!(self.phase, Phase::Reserving | Phase::Running);
+        let writing = matches!(
+            self.phase,
+            Phase::Reserving | Phase::Replaying | Phase::Running
+        );
         if writing && self.appending.is_empty() && !self.to_append.is_empty() {
             // A snapshot is appended by itself: a log may begin another file with it.
             let snapshot = |record: &LogRecord<S>| matches!(record, LogRecord::Snapshot(_));
@@ -71,17 +81,26 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.phase != Phase::Reserving || self.ticks.reserved < self.ticks.asked {
             return;
         }
+        if self.replaying.is_some() {
+            self.begin_replay(now);
+            return;
+        }
         let open = self.tick_after(self.ticks.first, now);
         if open > self.ticks.reserved {
             self.reserve_longer();
             self.ask_reservation(open);
             return;
         }
+        if let Some(metadata) = self.after_replay.take() {
+            self.adopt(metadata, now);
+        }
         self.phase = Phase::Running;
         self.tell(SourceEvent::Started {
             readers: self.options.readers,
         });
-        self.broadcast_metadata();
+        if self.metadata_told < self.metadata_epoch {
+            self.broadcast_metadata();
+        }
         self.ticks.open = Some(open);
         self.ticks.due = now + self.options.tick_interval;
         self.intentions.push_back(Intention::Open(open));
@@ -103,7 +122,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let missing: Vec<_> = missing.map(|reader| reader.to_string()).collect();
                 ("source", format!("for workers {}", missing.join(", ")))
             }
-            Phase::Running | Phase::Wedged | Phase::Ended => {
+            Phase::Replaying | Phase::Running | Phase::Wedged | Phase::Ended => {
                 self.starting_since = None;
                 return;
             }

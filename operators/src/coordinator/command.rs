@@ -21,6 +21,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.end(now);
                 Ok(())
             }
+            Command::Move { .. }
+            | Command::Drain(_)
+            | Command::Refill(_)
+            | Command::Pause(_)
+            | Command::Resume(_)
+            | Command::Rebalance
+                if self.phase == Phase::Replaying =>
+            {
+                let why = "replays what was bound before, and moves no split until that is over; ask \
+                           again then";
+                Err(("source".to_owned(), why.to_owned()))
+            }
             Command::Move { split, to } => self.move_to(&split, to),
             Command::Drain(reader) => self.drain(reader, true, now),
             Command::Refill(reader) => self.drain(reader, false, now),
@@ -35,6 +47,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.show_plan(now);
                 Ok(())
             }
+            Command::Compact(since) => {
+                self.intentions.push_back(Intention::Compact(since));
+                Ok(())
+            }
         };
         if let Err((subject, why)) = refused {
             let status = HealthStatus::Failing(FailureKind::Definite);
@@ -44,7 +60,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     fn end(&mut self, now: Duration) {
         match self.phase {
-            Phase::Running if self.ticks.ending == Ending::No => {
+            // What was bound before is given again in whole: the end comes right after it.
+            Phase::Running | Phase::Replaying if self.ticks.ending == Ending::No => {
                 self.ticks.ending = Ending::Asked;
                 self.ticks.due = now;
             }
@@ -55,7 +72,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 "it cannot end in order, since not all that was emitted can become durable; end its \
                  processes",
             ))),
-            Phase::Running | Phase::Ended => {}
+            Phase::Running | Phase::Replaying | Phase::Ended => {}
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ownership::{Entry, Ownership};
+use super::replay::Replaying;
 use super::restore::Restored;
 use super::ticks::Ending;
 use super::{Awaited, Coordinator, Intention, Phase};
@@ -28,10 +29,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.stored = Some(metadata);
         }
         self.rewound = restored.rewound;
+        self.replaying = restored.replay.map(Replaying::new);
         for (split, one) in restored.splits {
             let position = one.position;
-            let ownership = if one.quarantined {
+            let again = (self.replaying.as_ref())
+                .is_some_and(|replaying| replaying.moves(&split, &position));
+            if one.quarantined {
                 self.quarantined.insert(split.clone());
+            }
+            let ownership = if one.quarantined && !again {
                 Ownership::Quarantined(position.clone())
             } else {
                 let next = position.clone();
@@ -84,7 +90,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
-        self.stored = None;
+        if self.hold_metadata(&metadata) {
+            return;
+        }
+        (self.stored, self.after_replay) = (None, None);
         if self.metadata.as_ref() == Some(&metadata) {
             return;
         }
@@ -110,7 +119,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.planning.calm(now + self.options.calm_for);
         self.metadata = Some(metadata.clone());
         // The epoch reaches every reader before any assignment that is made under it.
-        if matches!(self.phase, Phase::Running) {
+        if matches!(self.phase, Phase::Running | Phase::Replaying) {
             self.broadcast_metadata();
         }
         for group in changed {
@@ -168,6 +177,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     pub(super) fn broadcast_metadata(&mut self) {
         if let Some(metadata) = self.metadata.clone() {
+            self.metadata_told = self.metadata_epoch;
             self.broadcast(&Directive::Metadata {
                 incarnation: self.incarnation,
                 epoch: self.metadata_epoch,
@@ -261,6 +271,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         };
         if let Ownership::Idle { next, .. } = &entry.ownership {
             entry.ownership = Ownership::Quarantined(next.clone());
+        }
+        if self.phase == Phase::Replaying && entry.ownership.reader().is_some() {
+            let why = format!(
+                "split {split} was replaced by another one of the same name: ticks in which it has \
+                 records cannot be given again"
+            );
+            self.wedge("source", why);
+            return;
         }
         self.reconsider(split, now);
         self.tell(SourceEvent::Health(Health::new(

@@ -13,6 +13,7 @@ mod kept;
 mod options;
 mod ownership;
 mod plan;
+mod replay;
 mod report;
 mod restore;
 mod snapshot;
@@ -40,7 +41,9 @@ use crate::tick::Tick;
 pub use self::options::CoordinatorOptions;
 use self::ownership::{Entry, Ownership};
 use self::plan::Planning;
-use self::restore::{Restored, RestoredSplit};
+use self::replay::Replaying;
+use self::restore::RestoredSplit;
+pub(crate) use self::restore::{Restoration, Restored};
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 pub use self::tables::Tables;
 use self::ticks::{Ending, Ticks};
@@ -54,8 +57,12 @@ pub enum Intention<S: Split> {
     Ask(DiscoveryRequest<S>),
     /// Append to the log, as this incarnation. Nothing is appended again before the answer.
     Append(Incarnation, Vec<LogRecord<S>>),
-    /// The first tick opened: nothing is published before it.
+    /// Let the log drop what only ticks up to and with this one need.
+    Compact(Tick),
+    /// The first tick opened, or is given again: nothing is published before it.
     Open(Tick),
+    /// Ask the log for the next bindings that are to be given again.
+    AskPast,
     /// Publish a binding at its tick; after it nothing is published before `next`, or nothing ever.
     Publish {
         /// The binding.
@@ -89,6 +96,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     readers: BTreeMap<ReaderId, (ReaderProfile, Configuration)>,
     metadata: Option<S::Metadata>,
     metadata_epoch: MetadataEpoch,
+    /// The last epoch that the readers were told.
+    metadata_told: MetadataEpoch,
     /// What was in force before the restart, until the service has answered or failed.
     stored: Option<S::Metadata>,
     early: Early<S::Metadata>,
@@ -119,6 +128,10 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     stalled: bool,
     /// Whether the log has bindings that this run makes void, and does not say so yet.
     rewound: bool,
+    /// What is to be given again before anything else is read.
+    replaying: Option<Replaying<S>>,
+    /// What the metadata service answered meanwhile.
+    after_replay: Option<S::Metadata>,
     /// To be appended when the append under way is answered: bindings and reservations, of which
     /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
@@ -136,6 +149,8 @@ enum Phase {
     Gathering { log_open: bool },
     /// The first reservation of ticks is not durable.
     Reserving,
+    /// Ticks that were bound before are given again.
+    Replaying,
     /// Splits are read.
     Running,
     /// Something is wrong that only a person can mend. The frontier stays where it is.
@@ -176,6 +191,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             readers: BTreeMap::new(),
             metadata: None,
             metadata_epoch: MetadataEpoch::default(),
+            metadata_told: MetadataEpoch::default(),
             stored: None,
             early: Early::Nothing,
             planning: Planning::new(assignor),
@@ -192,6 +208,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             starting_since: None,
             stalled: false,
             rewound: false,
+            replaying: None,
+            after_replay: None,
             to_append: Vec::new(),
             appending: Vec::new(),
             since_snapshot: 0,
@@ -207,7 +225,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// When [`handle_time`](Self::handle_time) should be called next, if time matters.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        if self.phase != Phase::Running {
+        if !matches!(self.phase, Phase::Running | Phase::Replaying) {
             // Only what is learnt gets it any further, but a person may have to know what that is.
             let since = self.starting_since?;
             return Some(since + advance::STALL_TOLD_AFTER);
@@ -225,7 +243,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// When the open tick is to be closed, or a person to be told that it cannot be.
     fn tick_timeout(&self) -> Option<Duration> {
-        if self.ticks.closing.is_some() {
+        if self.ticks.closing.is_some() || self.ticks.open.is_none() {
             return None;
         }
         match self.ticks.ending {
@@ -334,10 +352,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         now: Duration,
     ) {
         match restored {
-            Ok(restored) if restored.replay.is_some() => self.wedge(
-                "binding log",
-                "ticks cannot be replayed yet; expected another way to resume".to_owned(),
-            ),
             Ok(restored) => {
                 self.restore(restored, now);
                 if let Phase::Gathering { log_open } = &mut self.phase {
@@ -372,6 +386,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.advance(now);
     }
 
+    /// The next bindings that are to be given again, or none if there are no more.
+    pub fn handle_past(&mut self, bindings: Vec<Binding<S>>, now: Duration) {
+        self.past(bindings);
+        self.advance(now);
+    }
+
     /// The log cannot be written any more, by this run.
     pub fn handle_log_lost(&mut self, why: &str, now: Duration) {
         self.wedge("binding log", why.to_owned());
@@ -399,6 +419,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 split,
                 start,
             } => self.resolved(request, &split, start),
+            DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
             DiscoveryEvent::Health(health) => self.tell(SourceEvent::Health(health)),
         }
         self.advance(now);
@@ -443,12 +464,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 impl<S: Split, A> Hash for Coordinator<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
-        (&self.metadata, &self.metadata_epoch).hash(hasher);
+        (&self.metadata, &self.metadata_epoch, &self.metadata_told).hash(hasher);
         (&self.stored, &self.early).hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         (&self.last_request, &self.forgotten).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
+        (&self.replaying, &self.after_replay).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);
     }

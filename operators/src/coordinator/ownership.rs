@@ -26,6 +26,8 @@ pub(super) struct Entry<S: Split> {
     pub(super) unlisted_since: Option<Tick>,
     /// Whether the discovery has found that it does not exist any more.
     pub(super) gone: bool,
+    /// Whether it is quarantined as soon as who has it has released it.
+    pub(super) barred: bool,
     /// Whether a person asked that it be not read for now.
     pub(super) paused: bool,
     /// Whether it appeared in a group whose other splits were known.
@@ -70,6 +72,7 @@ impl<S: Split> Entry<S> {
             listed: true,
             unlisted_since: None,
             gone: false,
+            barred: false,
             paused: false,
             sibling: false,
             failing: None,
@@ -89,7 +92,7 @@ impl<S: Split> Entry<S> {
 
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
-        self.listed && !self.gone && !self.paused && self.replaced_by.is_none()
+        self.listed && !self.gone && !self.paused && !self.barred && self.replaced_by.is_none()
     }
 
     pub(super) fn is_quarantined(&self) -> bool {

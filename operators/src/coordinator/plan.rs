@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use super::ownership::Ownership;
-use super::{Awaited, Coordinator, Intention};
+use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::{Assignor, ReaderProfile, Situation, SplitProfile};
 use crate::defect::{self, Defect};
 use crate::epoch::{PlanEpoch, ReaderId, SplitEpoch};
@@ -93,6 +93,12 @@ impl<S: Split, A> Planning<S, A> {
     pub(super) fn trigger_whole(&mut self, due: Duration) {
         self.whole = true;
         self.trigger(due);
+    }
+
+    /// Looks at a split in the next step towards the targets.
+    pub(super) fn reconsider_later(&mut self, split: &S) {
+        self.restless.insert(split.clone());
+        self.whole = true;
     }
 
     /// Moves nothing for balance until then.
@@ -188,12 +194,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Whether the assignor runs when it is due.
     pub(super) fn planning_now(&self) -> bool {
         let informed = self.metadata.is_some() || defect::is(Defect::RestoredBeforeMetadata);
-        informed && self.ticks.assigning()
+        informed && self.assigning()
+    }
+
+    /// Whether splits may be given to readers.
+    fn assigning(&self) -> bool {
+        self.phase == Phase::Replaying || self.ticks.assigning()
     }
 
     /// Runs the assignor if that is due, and brings splits nearer to their target.
     pub(super) fn plan(&mut self, now: Duration) {
-        if !self.ticks.assigning() {
+        if !self.assigning() {
             return;
         }
         if let Some(interval) = self.options.plan_interval {
@@ -265,7 +276,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         let planned = self.planned(now);
         for (split, with, to) in planned.moves {
-            if with.is_none() || calm_until.is_none() {
+            let calm = calm_until.is_some() || self.phase == Phase::Replaying;
+            if with.is_none() || !calm {
                 self.planning.set_target(&split, to);
             }
         }
@@ -360,7 +372,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 });
                 Some(Settled::Assigned)
             }
-            (Ownership::Assigned(reader), target) if Some(*reader) != target => {
+            // What is to be given again is given by who has it.
+            (Ownership::Assigned(reader), target)
+                if Some(*reader) != target && self.phase != Phase::Replaying =>
+            {
                 let reader = *reader;
                 entry.ownership = Ownership::Releasing(reader);
                 let split_epoch = entry.split_epoch;

@@ -50,6 +50,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 }
                 None => self.ignored += 1,
             },
+            Report::Replayed { reader, before } => self.replayed(reader, before),
             Report::FetcherDown {
                 reader,
                 split,
@@ -59,6 +60,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 message,
             } => {
                 if self.is_current(reader, &split, split_epoch) {
+                    if kind == FailureKind::Definite && self.phase == Phase::Replaying {
+                        self.wedge(
+                            "source",
+                            format!(
+                                "split {split}: it cannot be replayed from {next} on: {message}"
+                            ),
+                        );
+                        return;
+                    }
                     if kind == FailureKind::Definite {
                         self.quarantine(&split, next, now);
                     }
@@ -121,7 +131,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A split is nobody's from here on, and goes on at `next`.
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         if let Some(entry) = self.splits.get_mut(split) {
-            entry.ownership = if entry.replaced_by.is_some() {
+            let barred = std::mem::take(&mut entry.barred);
+            entry.ownership = if barred || entry.replaced_by.is_some() {
                 Ownership::Quarantined(next)
             } else {
                 Ownership::Idle { next, since: now }

@@ -4,8 +4,10 @@
 //! of typed records, written by one incarnation at a time; what must precede an action (the start
 //! of a split before its first assignment) is a record as well.
 
+mod extent;
 mod local;
 mod memory;
+mod past;
 mod record;
 mod stored;
 mod writer;
@@ -20,6 +22,7 @@ use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
 
+pub use self::extent::{LogExtent, SnapshotAt};
 pub use self::local::LocalLog;
 pub use self::memory::MemoryLog;
 pub use self::stored::{Stored, StoredError};
@@ -41,13 +44,32 @@ pub(crate) use self::writer::{LogEvent, LogWriter};
 /// * **L4 One writer.** Once an incarnation has appended, an older one gets [`Appended::Fenced`].
 /// * **L5 Fails in words.** After an error nothing was written; whether something was is
 ///   [`Appended::Unknown`] if the log cannot tell, and then [`read`](Self::read) can.
+/// * **L6 Reads from anywhere.** `open` says which records there are, and `read` gives those, from
+///   whichever it is asked for, without a gap.
+/// * **L7 Compacts.** `compact` drops whole records at the front only, and leaves a snapshot that says
+///   nothing about ticks after `since`, if there was one, and all that follows it.
+///
+/// What is asked of a log is little however long it is: `open` looks at no more than where its
+/// snapshots are and at what follows the last one, and a `read` at what it gives.
 pub trait BindingLog<S: Split>: Send + 'static {
-    /// The incarnations and records written so far, in order.
+    /// Opens the log, unless it is open, and says what it holds.
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or holds what it cannot have been given.
-    fn read(&mut self) -> Result<LogContents<S>, LogError>;
+    /// If the log cannot be used, is used by somebody else, or holds what it cannot have been given.
+    fn open(&mut self) -> Result<LogExtent, LogError>;
+
+    /// The records from `from` on, of a log that is open: one at least if there is one, and about
+    /// `records_max` at most.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read, were dropped, or are not what was written.
+    fn read(
+        &mut self,
+        from: LogSequence,
+        records_max: usize,
+    ) -> Result<Vec<LogRecord<S>>, LogError>;
 
     /// Appends `records`, of which the first will have the sequence `expected`.
     ///
@@ -62,38 +84,43 @@ pub trait BindingLog<S: Split>: Send + 'static {
         expected: LogSequence,
         records: &[LogRecord<S>],
     ) -> Result<Appended, LogError>;
-}
 
-/// What a log holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogContents<S: Split> {
-    /// The sequence of the first record. Records before it were dropped, and it is a snapshot, unless
-    /// it is zero.
-    pub first: LogSequence,
-    /// The records.
-    pub records: Vec<LogRecord<S>>,
-}
+    /// Allows what only ticks up to and with `since` need to be dropped: nobody asks for them again.
+    ///
+    /// A log may keep more, and may drop what is older than what it was set up to keep.
+    ///
+    /// # Errors
+    ///
+    /// If something could not be dropped. It is tried again when there is more to drop.
+    fn compact(&mut self, since: Tick) -> Result<(), LogError>;
 
-impl<S: Split> LogContents<S> {
-    /// Nothing, of a log that is new.
-    #[must_use]
-    pub fn empty() -> Self {
-        Self::since_the_beginning(Vec::new())
+    /// Opens the log and reads all that it holds: for tests and tools, which know that it is short.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open) and [`read`](Self::read).
+    fn read_all(&mut self) -> Result<Vec<LogRecord<S>>, LogError> {
+        let first = self.open()?.first;
+        read_from(self, first)
     }
+}
 
-    /// Records of a log that never dropped any.
-    #[must_use]
-    pub fn since_the_beginning(records: Vec<LogRecord<S>>) -> Self {
-        Self {
-            first: LogSequence::default(),
-            records,
+/// How many records are read at once.
+const READ_RECORDS: usize = 4_096;
+
+/// All records from `from` on, of a log that is open.
+fn read_from<S: Split>(
+    log: &mut (impl BindingLog<S> + ?Sized),
+    from: LogSequence,
+) -> Result<Vec<LogRecord<S>>, LogError> {
+    let mut records = Vec::new();
+    loop {
+        let next = LogSequence(from.0 + records.len() as u64);
+        let more = log.read(next, READ_RECORDS)?;
+        if more.is_empty() {
+            return Ok(records);
         }
-    }
-
-    /// The sequence that the next record will have.
-    #[must_use]
-    pub fn next(&self) -> LogSequence {
-        LogSequence(self.first.0 + self.records.len() as u64)
+        records.extend(more);
     }
 }
 
@@ -160,4 +187,17 @@ pub struct LogError {
     pub message: String,
     /// What the storage reported.
     pub source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl LogError {
+    /// Records were asked for that the log does not hold any more.
+    fn dropped(name: &str, from: LogSequence, first: LogSequence) -> Self {
+        Self {
+            name: name.to_owned(),
+            message: format!(
+                "record {from} was dropped; expected one from {first} on, or a log that keeps more"
+            ),
+            source: None,
+        }
+    }
 }

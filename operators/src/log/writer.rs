@@ -1,14 +1,21 @@
 //! The thread that writes the log.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded, select};
 
-use super::{Appended, BindingLog, LogError, LogRecord};
+use super::past::Past;
+use super::{Appended, BindingLog, LogError, LogRecord, READ_RECORDS};
+use crate::binding::Binding;
+use crate::coordinator::{Restoration, RestoreError, Restored};
 use crate::epoch::{Incarnation, LogSequence};
+use crate::resume::Resume;
 use crate::split::Split;
+use crate::tick::Tick;
 use crate::wake::Waker;
 
 /// How long the writer waits before it tries a failed append again, at first and at most.
@@ -18,49 +25,78 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 /// waits when nobody polls.
 const EVENTS_MAX: usize = 16;
 
-/// Reads the log once and then appends to it, on a thread of its own.
+/// Finds out from the log where to go on, and then appends to it and reads what is to be given again,
+/// on a thread of its own.
 ///
 /// # Invariants
 ///
-/// One append is under way at most: the coordinator asks for the next one when it has the answer.
+/// One append is under way at most, and one question about the past: the coordinator asks for the
+/// next one when it has the answer.
 /// A log that does not answer therefore holds one message and nobody's thread but its own.
 #[derive(Debug)]
 pub(crate) struct LogWriter<S: Split> {
     appends: Sender<(Incarnation, Vec<LogRecord<S>>)>,
     events: Receiver<LogEvent<S>>,
+    /// The tick up to which none is needed any more, and what says that it was raised.
+    since: Arc<AtomicU64>,
+    raised: Sender<()>,
+    /// Asks for the next bindings to be given again.
+    asked: Sender<()>,
 }
 
 /// What the log answered.
 #[derive(Debug)]
 pub(crate) enum LogEvent<S: Split> {
-    /// The log was opened and holds these records.
-    Opened(Vec<LogRecord<S>>),
+    /// The log was opened, and this is what to go on from.
+    Opened(Box<Result<Restored<S>, RestoreError>>),
+    /// The next bindings to be given again; none at the end.
+    Past(Vec<Binding<S>>),
     /// The append is durable.
     Appended,
     /// Another incarnation has taken over.
     Fenced,
     /// The attempt failed and is repeated.
     Failed(LogError),
+    /// What is not needed any more could not be dropped; that stops nothing.
+    NotCompacted(LogError),
     /// The log cannot be used.
     Unusable(LogError),
 }
 
 impl<S: Split> LogWriter<S> {
     /// Starts the thread. It ends when the writer is dropped, or once the log answers after that.
-    pub(crate) fn start(log: Box<dyn BindingLog<S>>, waker: Waker) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        log: Box<dyn BindingLog<S>>,
+        resume: Resume,
+        waker: Waker,
+    ) -> std::io::Result<Self> {
         let (appends, append_receiver) = bounded(1);
         let (event_sender, events) = bounded(EVENTS_MAX);
+        let (raised, raised_receiver) = bounded(1);
+        let (asked, asked_receiver) = bounded(1);
+        let since = Arc::new(AtomicU64::new(0));
         let thread = WriterThread {
             log,
             appends: append_receiver,
             events: event_sender,
+            since: Arc::clone(&since),
+            raised: raised_receiver,
+            asked: asked_receiver,
+            resume,
+            past: None,
             waker,
             written: LogSequence::default(),
         };
         thread::Builder::new()
             .name("binding-log".to_owned())
             .spawn(move || thread.run_caught())?;
-        Ok(Self { appends, events })
+        Ok(Self {
+            appends,
+            events,
+            since,
+            raised,
+            asked,
+        })
     }
 
     /// Begins to append `records`; the append before has been answered.
@@ -77,6 +113,19 @@ impl<S: Split> LogWriter<S> {
         // A thread that is gone has said why as its last event.
     }
 
+    /// Lets the log drop what only ticks up to and with `since` need, when it has time for that.
+    pub(crate) fn compact(&self, since: Tick) {
+        self.since.fetch_max(since.0, Ordering::Relaxed);
+        // A thread that was told before and has not looked yet will see this one as well.
+        self.raised.try_send(()).ok();
+    }
+
+    /// Asks for the next bindings that are to be given again; those before have come.
+    pub(crate) fn ask_past(&self) {
+        // A thread that is gone has said why as its last event.
+        self.asked.try_send(()).ok();
+    }
+
     /// The next answer, if there is one.
     pub(crate) fn poll(&self) -> Option<LogEvent<S>> {
         self.events.try_recv().ok()
@@ -87,6 +136,12 @@ struct WriterThread<S: Split> {
     log: Box<dyn BindingLog<S>>,
     appends: Receiver<(Incarnation, Vec<LogRecord<S>>)>,
     events: Sender<LogEvent<S>>,
+    since: Arc<AtomicU64>,
+    raised: Receiver<()>,
+    asked: Receiver<()>,
+    resume: Resume,
+    /// What is to be given again, if anything is.
+    past: Option<Past>,
     waker: Waker,
     written: LogSequence,
 }
@@ -106,10 +161,9 @@ impl<S: Split> WriterThread<S> {
     }
 
     fn run(&mut self) {
-        match self.log.read() {
-            Ok(contents) => {
-                self.written = contents.next();
-                if !self.say(LogEvent::Opened(contents.records)) {
+        match self.open() {
+            Ok(restored) => {
+                if !self.say(LogEvent::Opened(Box::new(restored))) {
                     return;
                 }
             }
@@ -118,35 +172,56 @@ impl<S: Split> WriterThread<S> {
                 return;
             }
         }
-        while let Ok((incarnation, records)) = self.appends.recv() {
-            if !self.append(incarnation, &records) {
+        loop {
+            let goes_on = select! {
+                recv(self.appends) -> append => append
+                    .is_ok_and(|(incarnation, records)| self.append(incarnation, &records)),
+                recv(self.raised) -> raised => raised.is_ok() && self.drop_old(),
+                recv(self.asked) -> asked => asked.is_ok() && self.read_past(),
+            };
+            if !goes_on {
                 return;
             }
         }
     }
 
-    /// Appends until it is known that the records are in the log; false if that is never to be.
-    fn append(&mut self, incarnation: Incarnation, records: &[LogRecord<S>]) -> bool {
+    /// Opens the log, and works off what is needed of it.
+    fn open(&mut self) -> Result<Result<Restored<S>, RestoreError>, LogError> {
+        let extent = self.log.open()?;
+        let begin = match self.resume.base() {
+            Some(base) => (extent.snapshot_before(base)).map_or(extent.first, |found| found.at),
+            None => extent.last_state(),
+        };
+        let mut restoration = Restoration::new(self.resume);
+        let mut next = begin;
+        loop {
+            let records = self.log.read(next, READ_RECORDS)?;
+            if records.is_empty() {
+                break;
+            }
+            next.0 += records.len() as u64;
+            let mut worked = records.iter().map(|record| restoration.apply(record));
+            if let Some(error) = worked.find_map(Result::err) {
+                return Ok(Err(error));
+            }
+        }
+        self.written = next;
+        if let Resume::Replay { from } = self.resume {
+            self.past = Some(Past::new(&extent, begin, next, from));
+        }
+        Ok(restoration.finish())
+    }
+
+    /// Reads the next bindings that are to be given again, until it is known which they are.
+    fn read_past(&mut self) -> bool {
         let mut backoff = BACKOFF.0;
         loop {
-            let error = match self.log.append(incarnation, self.written, records) {
-                Ok(Appended::Durable) => {
-                    self.written.0 += records.len() as u64;
-                    return self.say(LogEvent::Appended);
-                }
-                Ok(Appended::Fenced) => {
-                    self.say(LogEvent::Fenced);
-                    return false;
-                }
-                Ok(Appended::Unknown) => match self.was_written(records) {
-                    Ok(true) => {
-                        self.written.0 += records.len() as u64;
-                        return self.say(LogEvent::Appended);
-                    }
-                    // Not written: the same append is tried again.
-                    Ok(false) => continue,
-                    Err(error) => error,
-                },
+            let read = match &mut self.past {
+                Some(past) => past.read(&mut *self.log),
+                None => Ok(Vec::new()),
+            };
+            let error = match read {
+                Ok(bindings) => return self.say(LogEvent::Past(bindings)),
                 Err(error) => error,
             };
             if !self.say(LogEvent::Failed(error)) || !self.pause(backoff) {
@@ -156,15 +231,62 @@ impl<S: Split> WriterThread<S> {
         }
     }
 
+    fn drop_old(&mut self) -> bool {
+        let since = Tick(self.since.load(Ordering::Relaxed));
+        match self.log.compact(since) {
+            Ok(()) => true,
+            Err(error) => self.say(LogEvent::NotCompacted(error)),
+        }
+    }
+
+    /// Appends until it is known that the records are in the log; false if that is never to be.
+    fn append(&mut self, incarnation: Incarnation, records: &[LogRecord<S>]) -> bool {
+        let mut backoff = BACKOFF.0;
+        loop {
+            let failed = match self.log.append(incarnation, self.written, records) {
+                Ok(Appended::Durable) => return self.appended(records),
+                Ok(Appended::Fenced) => {
+                    self.say(LogEvent::Fenced);
+                    return false;
+                }
+                Ok(Appended::Unknown) => match self.was_written(records) {
+                    Ok(true) => return self.appended(records),
+                    // The same append is tried again: should the one before get there late, it is
+                    // found to be the same.
+                    Ok(false) => None,
+                    Err(error) => Some(error),
+                },
+                Err(error) => Some(error),
+            };
+            let told = failed.is_none_or(|error| self.say(LogEvent::Failed(error)));
+            if !told || !self.pause(backoff) {
+                return false;
+            }
+            backoff = (backoff * 2).min(BACKOFF.1);
+        }
+    }
+
+    fn appended(&mut self, records: &[LogRecord<S>]) -> bool {
+        self.written.0 += records.len() as u64;
+        self.say(LogEvent::Appended)
+    }
+
     /// Finds out by reading whether an append whose outcome is unknown took place.
+    ///
+    /// Equal records are not enough to tell that nobody else wrote: if somebody did, the log of this
+    /// run is fenced, and the next append says so.
     fn was_written(&mut self, records: &[LogRecord<S>]) -> Result<bool, LogError> {
-        let all = self.log.read()?;
-        let before = self.written.0.saturating_sub(all.first.0);
-        let before = usize::try_from(before).unwrap_or(usize::MAX);
-        Ok(all
-            .records
-            .get(before..)
-            .is_some_and(|tail| tail == records))
+        let mut read = Vec::new();
+        while read.len() < records.len() {
+            let next = LogSequence(self.written.0 + read.len() as u64);
+            let more = self.log.read(next, records.len() - read.len())?;
+            if more.is_empty() {
+                break;
+            }
+            read.extend(more);
+        }
+        read.truncate(records.len());
+        Ok(read == records)
     }
 
     /// Waits, and is false if the writer was dropped meanwhile.

@@ -44,6 +44,11 @@ impl<S: Split, B> ReaderState<S, B> {
                 self.retries
                     .insert((now + delay, down.split.clone()), down.split_epoch);
             }
+            // What a tick that is given again stands for is known: no error is added to it.
+            FailureKind::Definite if self.is_replaying() => {
+                self.held.remove(&down.split);
+                self.forget_replay(&down.split);
+            }
             FailureKind::Definite => {
                 self.held.remove(&down.split);
                 let error = SplitError {
@@ -88,7 +93,8 @@ impl<S: Split, B> ReaderState<S, B> {
                         && held.parked.is_none()
                         && held.moved_at + self.options.stuck_after <= now
                 });
-                *lag > 0 && still && self.emitting_at().is_some()
+                let reading = self.emitting_at().is_some() || self.is_fetched_for_replay(split);
+                *lag > 0 && still && reading
             })
             .cloned()
             .collect();

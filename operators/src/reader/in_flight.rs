@@ -1,6 +1,6 @@
 //! How much was emitted that the user has not dealt with.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use timely::dataflow::ProbeHandle;
@@ -15,7 +15,7 @@ use crate::tick::{SourceTime, Tick, TimeMap};
 pub(super) struct InFlight<T: SourceTime> {
     probe: ProbeHandle<T>,
     time: TimeMap<T>,
-    emitted: VecDeque<(Tick, usize)>,
+    emitted: BTreeMap<Tick, usize>,
     bytes: usize,
 }
 
@@ -24,27 +24,23 @@ impl<T: SourceTime> InFlight<T> {
         Self {
             probe,
             time,
-            emitted: VecDeque::new(),
+            emitted: BTreeMap::new(),
             bytes: 0,
         }
     }
 
     pub(super) fn emitted(&mut self, tick: Tick, bytes: usize) {
         self.bytes += bytes;
-        match self.emitted.back_mut() {
-            Some((last, sum)) if *last == tick => *sum += bytes,
-            Some(_) | None => self.emitted.push_back((tick, bytes)),
-        }
+        *self.emitted.entry(tick).or_default() += bytes;
     }
 
     /// The bytes of ticks that the probe has not passed.
     pub(super) fn bytes(&mut self) -> usize {
-        while let Some((tick, bytes)) = self.emitted.front() {
-            if self.probe.less_equal(&(self.time.time_of)(*tick)) {
+        while let Some(oldest) = self.emitted.first_entry() {
+            if self.probe.less_equal(&(self.time.time_of)(*oldest.key())) {
                 break;
             }
-            self.bytes -= bytes;
-            self.emitted.pop_front();
+            self.bytes -= oldest.remove();
         }
         self.bytes
     }

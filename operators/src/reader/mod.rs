@@ -6,6 +6,7 @@
 mod down;
 mod in_flight;
 mod operator;
+mod replay;
 mod state;
 #[cfg(test)]
 mod tests;

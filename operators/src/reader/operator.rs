@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use timely::Accountable;
 use timely::dataflow::channels::pact::Exchange;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::{Stream, StreamVec};
@@ -87,6 +88,7 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
         in_flight: (options.probe.clone()).map(|probe| InFlight::new(probe, options.time)),
         alarm,
         progress_due: Duration::ZERO,
+        parked_by_replay: false,
         options,
     };
     let mut admission = parts.admission;
@@ -141,6 +143,8 @@ struct ReaderOperator<T: SourceTime, S: Split, F: SplitFetcher<S>> {
     in_flight: Option<InFlight<T>>,
     alarm: Alarm,
     progress_due: Duration,
+    /// Whether a piece may have been parked because its tick was not to be emitted yet.
+    parked_by_replay: bool,
     options: SourceOptions<T, S>,
 }
 
@@ -165,6 +169,10 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
                     self.health.downgrade(&time);
                 }
                 ReaderAction::Emit(error) => self.errors.give(self.open().as_ref(), error),
+                ReaderAction::EmitAt(tick, error) => {
+                    let time = (self.options.time.time_of)(tick);
+                    self.errors.give(Some(&time), error);
+                }
                 ReaderAction::Reject(reason) => self.say(Health::new(
                     "source",
                     HealthStatus::Failing(FailureKind::Definite),
@@ -232,6 +240,10 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
 
     /// Emits what was fetched, as far as there is room.
     fn read(&mut self, mut admission: Option<&mut AdmissionHook<S, F::Batch>>, now: Duration) {
+        if self.state.is_replaying() {
+            self.read_again(admission, now);
+            return;
+        }
         let Some(tick) = self.state.emitting_at() else {
             return;
         };
@@ -239,8 +251,9 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
             self.alarm.set(now + LOOK_AGAIN, now);
             return;
         };
-        if let Some(hook) = &mut admission {
-            self.offer_again(hook, tick, now);
+        if admission.is_some() || self.parked_by_replay {
+            self.parked_by_replay = false;
+            self.offer_again(admission.as_deref_mut(), tick, now);
         }
         let mut fetched = std::mem::take(&mut self.fetched);
         if self.fetcher.poll(room, &mut fetched) == Polled::More {
@@ -272,19 +285,127 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         }
     }
 
-    /// Offers parked pieces to the admission hook again.
-    fn offer_again(&mut self, hook: &mut AdmissionHook<S, F::Batch>, tick: Tick, now: Duration) {
+    /// Offers parked pieces to the admission hook again, if there is one.
+    fn offer_again(
+        &mut self,
+        mut hook: Option<&mut AdmissionHook<S, F::Batch>>,
+        tick: Tick,
+        now: Duration,
+    ) {
         for split in self.state.parked() {
             let Some(piece) = self.state.unpark(&split) else {
                 continue;
             };
-            if hook(&piece) == Admission::Hold {
+            if hook
+                .as_mut()
+                .is_some_and(|hook| hook(&piece) == Admission::Hold)
+            {
                 self.state.park_again(piece);
                 self.alarm.set(now + LOOK_AGAIN, now);
             } else if self.state.handle_piece(&piece, now) == Verdict::Emit {
                 self.emit(tick, vec![piece]);
                 self.state.resume(&split);
             }
+        }
+    }
+
+    /// Emits what was fetched at the ticks at which it was emitted before.
+    ///
+    /// When there is no room, only what the frontier waits for is emitted: what is in flight is freed
+    /// by nothing else. So at most one tick more than there is room for is in flight.
+    fn read_again(
+        &mut self,
+        mut admission: Option<&mut AdmissionHook<S, F::Batch>>,
+        now: Duration,
+    ) {
+        let room = self.room();
+        let only_oldest = room.is_none();
+        if only_oldest {
+            self.alarm.set(now + LOOK_AGAIN, now);
+        }
+        for split in self.state.parked() {
+            if let Some(piece) = self.state.unpark(&split) {
+                self.give_again(piece, admission.as_deref_mut(), only_oldest, true);
+            }
+        }
+        let mut fetched = std::mem::take(&mut self.fetched);
+        let most = room.unwrap_or(self.options.activation_bytes_max);
+        if self.fetcher.poll(most, &mut fetched) == Polled::More {
+            self.alarm.at_once();
+        }
+        for item in fetched.drain(..) {
+            match item {
+                Fetched::Piece(piece) if self.state.is_next(&piece) => {
+                    self.give_again(piece, admission.as_deref_mut(), only_oldest, false);
+                }
+                // It is late, or does not go on where it should: nothing of it is emitted.
+                Fetched::Piece(piece) => {
+                    self.state.handle_piece(&piece, now);
+                }
+                Fetched::Down(down) => self.state.handle_down(down, now),
+                Fetched::Health(health) => self.say(health),
+            }
+        }
+        self.fetched = fetched;
+        self.state.report_replayed();
+    }
+
+    /// Emits a piece that is the next of its split as far as it may be, and parks the rest.
+    fn give_again(
+        &mut self,
+        mut piece: Piece<S, F::Batch>,
+        hook: Option<&mut AdmissionHook<S, F::Batch>>,
+        only_oldest: bool,
+        was_parked: bool,
+    ) {
+        if hook.is_some_and(|hook| hook(&piece) == Admission::Hold) {
+            self.alarm.set(clock::now() + LOOK_AGAIN, clock::now());
+            self.hold_back(piece, was_parked);
+            return;
+        }
+        let cuts = self.state.cuts(&piece, only_oldest);
+        let Some((_, end)) = cuts.last().cloned() else {
+            self.hold_back(piece, was_parked);
+            return;
+        };
+        let inner = cuts.iter().map(|(_, cut)| cut.clone());
+        let inner: Vec<_> = inner.filter(|cut| *cut < piece.end).collect();
+        let count = |batch: &F::Batch| usize::try_from(batch.record_count()).unwrap_or(0).max(1);
+        let records = piece.batch.as_ref().map_or(1, count);
+        let a_record = piece.bytes / records;
+        let mut parts = match piece.batch.take() {
+            None => vec![None; inner.len() + 1],
+            Some(batch) if inner.is_empty() => vec![Some(batch)],
+            Some(batch) => self.fetcher.cut(batch, &inner),
+        };
+        let rest = (end < piece.end).then(|| parts.pop().flatten());
+        for ((tick, _), batch) in cuts.into_iter().zip(parts) {
+            let Some(batch) = batch else { continue };
+            if let Some(in_flight) = &mut self.in_flight {
+                in_flight.emitted(tick, a_record * count(&batch));
+            }
+            let time = (self.options.time.time_of)(tick);
+            self.batches.give_all(&time, std::iter::once(batch));
+        }
+        self.state.replayed(&piece.split, &end);
+        match rest {
+            Some(batch) => {
+                piece.bytes = a_record * batch.as_ref().map_or(0, count);
+                (piece.start, piece.batch) = (end, batch);
+                self.hold_back(piece, was_parked);
+            }
+            None if was_parked => self.state.resume(&piece.split),
+            None => {}
+        }
+    }
+
+    /// Parks a piece that may not be emitted yet.
+    fn hold_back(&mut self, piece: Piece<S, F::Batch>, was_parked: bool) {
+        self.parked_by_replay = true;
+        if was_parked {
+            self.state.park_again(piece);
+        } else {
+            self.state.park(piece);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use super::replay::Replaying;
 use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
 use crate::defect::{self, Defect};
@@ -52,6 +53,8 @@ pub enum ReaderAction<S: Split> {
     Downgrade(Tick),
     /// Emit a definite error at the open tick.
     Emit(SplitError<S>),
+    /// Emit a definite error at a tick that is given again.
+    EmitAt(Tick, SplitError<S>),
     /// The reader was rejected, for this reason.
     Reject(String),
     /// The last tick is durable: drop the capabilities.
@@ -86,6 +89,8 @@ pub struct ReaderState<S: Split, B> {
     /// Closed ticks that are not durable, oldest first.
     undurable: VecDeque<Tick>,
     ending: bool,
+    /// Ticks that are given again, before the first one opens.
+    pub(super) replaying: Option<Replaying<S>>,
     /// What was emitted at the open tick, by assignment.
     moved: BTreeMap<(S, SplitEpoch), Emitted<S>>,
     pub(super) errors: Vec<SplitError<S>>,
@@ -102,7 +107,7 @@ impl<S: Split, B: Hash> Hash for ReaderState<S, B> {
         (&self.id, &self.options, &self.metadata, &self.held).hash(hasher);
         (&self.open, &self.undurable, self.ending).hash(hasher);
         (&self.moved, &self.errors, self.open_bytes).hash(hasher);
-        (&self.retries, &self.actions).hash(hasher);
+        (&self.retries, &self.actions, &self.replaying).hash(hasher);
     }
 }
 
@@ -144,6 +149,7 @@ impl<S: Split, B> ReaderState<S, B> {
             open: None,
             undurable: VecDeque::new(),
             ending: false,
+            replaying: None,
             moved: BTreeMap::new(),
             errors: Vec::new(),
             open_bytes: 0,
@@ -209,7 +215,10 @@ impl<S: Split, B> ReaderState<S, B> {
                 }
             }
             Directive::Tick { close, open, last } => self.tick(close, open, last),
+            Directive::Durable(tick) if self.replaying.is_some() => self.replay_durable(tick),
             Directive::Durable(tick) => self.durable(tick),
+            Directive::BeginReplay(from) => self.begin_replay(from),
+            Directive::Replay(replay) => self.replay(replay),
             Directive::Reject { reason } => self.actions.push_back(ReaderAction::Reject(reason)),
         }
     }
@@ -365,11 +374,17 @@ impl<S: Split, B> ReaderState<S, B> {
             self.ignored += 1;
             return;
         }
-        self.actions.push_back(ReaderAction::Fetch(
-            split.clone(),
-            split_epoch,
-            start.clone(),
-        ));
+        if let Some(replaying) = &mut self.replaying {
+            // How far it may be read is not known yet.
+            replaying.forget(&split);
+            replaying.waiting.insert(split.clone());
+        } else {
+            self.actions.push_back(ReaderAction::Fetch(
+                split.clone(),
+                split_epoch,
+                start.clone(),
+            ));
+        }
         let held = Held {
             split_epoch,
             next: start,
@@ -385,6 +400,7 @@ impl<S: Split, B> ReaderState<S, B> {
         let Some(held) = self.held.remove(split) else {
             return;
         };
+        self.forget_replay(split);
         self.actions
             .push_back(ReaderAction::Unfetch(split.clone(), held.split_epoch));
         if defect::is(Defect::BindingForgetsRelease) {
@@ -436,6 +452,7 @@ impl<S: Split, B> ReaderState<S, B> {
             self.actions.push_back(ReaderAction::Finish);
         } else {
             self.actions.push_back(ReaderAction::Downgrade(open));
+            self.end_replay();
         }
         self.open_bytes = 0;
         self.ending = last && !defect::is(Defect::LastTickReadsOn);

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use timely_splits::binding::SplitRange;
 use timely_splits::conformance::DiscoveryRig;
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::epoch::{MetadataEpoch, RequestId};
@@ -33,7 +34,11 @@ enum Defect {
     TakesSilenceForEmpty,
     NeverSaysGone,
     HoardsAnswers,
+    FindsNothingLost,
 }
+
+/// Records before this position are gone.
+const GONE_BEFORE: u64 = 3;
 
 /// What there is to find.
 #[derive(Default)]
@@ -157,6 +162,19 @@ impl SplitDiscovery<Letter> for Finder {
                 self.found.clear();
                 self.looked = false;
             }
+            DiscoveryRequest::Check {
+                request,
+                mut ranges,
+            } => {
+                ranges.retain(|range| range.from < GONE_BEFORE);
+                if self.defect == Defect::FindsNothingLost {
+                    ranges.clear();
+                }
+                let lost = ranges.into_iter();
+                let lost = lost.map(|range| (range, "too old".to_owned())).collect();
+                self.said
+                    .push_back(DiscoveryEvent::Checked { request, lost });
+            }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolving.push_back((request, split));
             }
@@ -250,6 +268,14 @@ impl DiscoveryRig for Rig {
         self.change(|place| place.unreachable = !reachable)
     }
 
+    fn ranges(&mut self) -> Option<[SplitRange<Letter>; 2]> {
+        let range = |letter, from| {
+            let split = Letter(letter);
+            SplitRange { split, from, to: 9 }
+        };
+        Some([range('a', GONE_BEFORE), range('b', GONE_BEFORE - 1)])
+    }
+
     fn unpolled_max(&self) -> usize {
         100
     }
@@ -292,7 +318,7 @@ fn discoveries_of_the_tests_keep_their_contract() {
         .assert_kept_but(&[]);
     kit()
         .discovery(|| WorldRig(World::default()))
-        .assert_kept_but(&["D5", "D8", "D9"]);
+        .assert_kept_but(&["D5", "D8", "D9", "D11"]);
 }
 
 #[test]
@@ -311,6 +337,7 @@ fn each_broken_discovery_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::TakesSilenceForEmpty, "D8"),
         (Defect::NeverSaysGone, "D9"),
         (Defect::HoardsAnswers, "D10"),
+        (Defect::FindsNothingLost, "D11"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

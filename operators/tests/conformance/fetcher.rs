@@ -38,6 +38,7 @@ enum Defect {
     ForgetsAtMetadata,
     InventsLag,
     LeaksBytes,
+    CutsAwayTheRest,
 }
 
 /// The fetcher of the tests' world, with something wrong.
@@ -122,6 +123,14 @@ impl SplitFetcher<Letter> for Faulty {
 
     fn lag(&self, _split: &Letter, _position: &u64) -> Option<u64> {
         (self.defect == Defect::InventsLag).then_some(1)
+    }
+
+    fn cut(&mut self, batch: Vec<Row>, at: &[u64]) -> Vec<Option<Vec<Row>>> {
+        let mut parts = self.inner.cut(batch, at);
+        if self.defect == Defect::CutsAwayTheRest {
+            parts.pop();
+        }
+        parts
     }
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Item>) -> Polled {
@@ -264,6 +273,7 @@ fn each_broken_fetcher_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::ForgetsAtMetadata, "F10"),
         (Defect::InventsLag, "F11"),
         (Defect::LeaksBytes, "F12"),
+        (Defect::CutsAwayTheRest, "F13"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

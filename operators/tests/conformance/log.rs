@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use timely_splits::conformance::LogRig;
 use timely_splits::epoch::{Incarnation, LogSequence};
-use timely_splits::log::{Appended, BindingLog, LogContents, LogError, LogRecord, MemoryLog};
+use timely_splits::log::{Appended, BindingLog, LogError, LogExtent, LogRecord, MemoryLog};
+use timely_splits::tick::Tick;
 
 use super::support::{Letter, Letters};
 use super::{assert_broken, kit};
@@ -21,6 +23,8 @@ enum Defect {
     LetsOlderOnesWrite,
     FailsAfterWriting,
     TakesFailuresForDone,
+    SkipsOneInReading,
+    DropsAllUpToTheLastSnapshot,
 }
 
 struct Faulty {
@@ -40,8 +44,24 @@ impl Faulty {
 }
 
 impl BindingLog<Letter> for Faulty {
-    fn read(&mut self) -> Result<LogContents<Letter>, LogError> {
-        self.inner.read()
+    fn open(&mut self) -> Result<LogExtent, LogError> {
+        self.inner.open()
+    }
+
+    fn read(
+        &mut self,
+        from: LogSequence,
+        records_max: usize,
+    ) -> Result<Vec<LogRecord<Letter>>, LogError> {
+        let skips = self.defect == Defect::SkipsOneInReading && from.0 == 5;
+        let from = LogSequence(from.0 + u64::from(skips));
+        self.inner.read(from, records_max)
+    }
+
+    fn compact(&mut self, since: Tick) -> Result<(), LogError> {
+        let drops_all = self.defect == Defect::DropsAllUpToTheLastSnapshot;
+        self.inner
+            .compact(if drops_all { Tick(u64::MAX) } else { since })
     }
 
     fn append(
@@ -80,7 +100,7 @@ struct Rig {
 impl Rig {
     fn new(defect: Defect) -> Self {
         Self {
-            log: MemoryLog::new(),
+            log: MemoryLog::new().keep_for(Duration::MAX),
             defect,
             failing: Arc::default(),
         }
@@ -93,7 +113,7 @@ impl LogRig for Rig {
 
     fn open(&mut self) -> Faulty {
         if self.defect == Defect::IsDurableInMemoryAlone {
-            self.log = MemoryLog::new();
+            self.log = MemoryLog::new().keep_for(Duration::MAX);
         }
         Faulty {
             inner: self.log.clone(),
@@ -131,6 +151,10 @@ impl LogRig for MemoryRig {
         self.0.clone()
     }
 
+    fn keeps_little(&self) -> bool {
+        true
+    }
+
     fn split(&self) -> Letter {
         Letter('a')
     }
@@ -149,6 +173,9 @@ fn the_log_in_memory_keeps_its_contract() {
     kit()
         .log(|| MemoryRig(MemoryLog::new()))
         .assert_kept_but(&["L5"]);
+    kit()
+        .log(|| MemoryRig(MemoryLog::new().keep_for(Duration::MAX)))
+        .assert_kept_but(&["L5"]);
     kit().log(|| Rig::new(Defect::Nothing)).assert_kept_but(&[]);
 }
 
@@ -162,6 +189,8 @@ fn each_broken_log_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::LetsOlderOnesWrite, "L4"),
         (Defect::FailsAfterWriting, "L5"),
         (Defect::TakesFailuresForDone, "L5"),
+        (Defect::SkipsOneInReading, "L6"),
+        (Defect::DropsAllUpToTheLastSnapshot, "L7"),
     ];
     for (defect, number) in broken {
         let report = kit().log(move || Rig::new(defect));

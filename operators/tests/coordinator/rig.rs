@@ -153,6 +153,7 @@ impl Rig {
                     self.model.discovered(event);
                 }
             }
+            DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.starts_asked += 1;
                 if self.starts_answered {

@@ -94,6 +94,8 @@ impl Ledger {
             Directive::Metadata { .. }
             | Directive::Revoke { .. }
             | Directive::Prepare(_)
+            | Directive::BeginReplay(_)
+            | Directive::Replay(_)
             | Directive::Reject { .. } => Ok(()),
         }
     }

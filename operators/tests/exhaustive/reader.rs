@@ -111,6 +111,7 @@ impl Reader {
                 }
                 ReaderAction::Emit(error) => ledger.change().fail(self.state.open(), &error)?,
                 ReaderAction::Reject(reason) => return Err(reason),
+                ReaderAction::EmitAt(..) => return Err("nothing is replayed".to_owned()),
                 ReaderAction::Adopt(..) | ReaderAction::Prepare(_) => {}
             }
         }

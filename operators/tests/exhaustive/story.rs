@@ -146,6 +146,7 @@ fn directive(directive: &Directive<Letter>) -> String {
             )
         }
         Directive::Durable(tick) => format!("tick {tick} is durable"),
+        Directive::BeginReplay(_) | Directive::Replay(_) => format!("{directive:?}"),
         Directive::Prepare(split) => format!("{split} may come"),
         Directive::Reject { reason } => format!("rejected: {reason}"),
     }
@@ -169,7 +170,10 @@ fn report(report: &Report<Letter>) -> String {
         Report::FetcherDown {
             split, kind, next, ..
         } => format!("fetcher of {split} down at {next}, {kind:?}"),
-        Report::Hello { .. } | Report::Progress { .. } | Report::Command(_) => {
+        Report::Replayed { .. }
+        | Report::Hello { .. }
+        | Report::Progress { .. }
+        | Report::Command(_) => {
             format!("{report:?}")
         }
     }

@@ -307,6 +307,10 @@ impl World {
                     }
                 }
                 Intention::Open(tick) => self.ledger.pass(Some(tick))?,
+                Intention::Compact(_) => {}
+                other @ (Intention::AskPast | Intention::Ask(DiscoveryRequest::Check { .. })) => {
+                    return Err(format!("nothing is replayed, but {other:?}"));
+                }
                 Intention::Publish { next, .. } => self.ledger.pass(next)?,
                 Intention::Tell(SourceEvent::Health(health)) => {
                     let lasting = health.status == HealthStatus::Failing(FailureKind::Definite);

@@ -130,6 +130,7 @@ impl World {
                 self.looking = Some((epoch, metadata));
                 self.discover()
             }
+            DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
             DiscoveryRequest::Resolve { .. } if now < self.starts_lost_until => Vec::new(),
             DiscoveryRequest::Resolve { request, split, .. } => {
                 let start = if self.latest { self.end(split) } else { 0 };

@@ -11,7 +11,9 @@ use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::enumerator::Enumeration;
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
-use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Piece, Polled, SplitFetcher};
+use timely_splits::fetcher::{
+    DownCause, Fetched, FetcherDown, Piece, Polled, SplitFetcher, cut_rows,
+};
 use timely_splits::health::FailureKind;
 use timely_splits::log::BindingLog;
 use timely_splits::source::Reading;
@@ -34,6 +36,10 @@ struct WorldState {
     answer: Option<Letters>,
     broken: BTreeMap<Letter, FailureKind>,
     wakers: Vec<Waker>,
+    /// How many records a piece has at most, if not three.
+    piece_max: Option<u64>,
+    /// Splits whose records before a position are gone.
+    gone_before: BTreeMap<Letter, u64>,
     /// How often each split was given to a fetcher.
     assigned: BTreeMap<Letter, usize>,
 }
@@ -58,6 +64,17 @@ impl World {
         let mut world = self.0.lock().unwrap();
         world.broken.insert(Letter(letter), kind);
         world.wake();
+    }
+
+    /// Brings so many records in one piece from here on.
+    pub(crate) fn bring(&self, piece_max: u64) {
+        self.0.lock().unwrap().piece_max = Some(piece_max);
+    }
+
+    /// Deletes the records of a split before a position.
+    pub(crate) fn delete_before(&self, letter: char, position: u64) {
+        let mut world = self.0.lock().unwrap();
+        world.gone_before.insert(Letter(letter), position);
     }
 
     pub(crate) fn assignments(&self, letter: char) -> usize {
@@ -114,6 +131,19 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                 let splits = found.collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
+            DiscoveryRequest::Check {
+                request,
+                mut ranges,
+            } => {
+                let world = self.world.0.lock().unwrap();
+                ranges.retain(|range| {
+                    let gone_before = world.gone_before.get(&range.split);
+                    gone_before.is_some_and(|gone| range.from < *gone)
+                });
+                let lost = ranges.into_iter();
+                let lost = lost.map(|range| (range, "deleted".to_owned())).collect();
+                DiscoveryEvent::Checked { request, lost }
+            }
             DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,
@@ -153,6 +183,10 @@ impl SplitFetcher<Letter> for WorldFetcher {
         self.assigned.remove(split);
     }
 
+    fn cut(&mut self, batch: Vec<Row>, at: &[u64]) -> Vec<Option<Vec<Row>>> {
+        cut_rows(batch, at, |row| row.1)
+    }
+
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
         let mut world = self.world.0.lock().unwrap();
         // At least one piece, whatever is allowed.
@@ -171,7 +205,7 @@ impl SplitFetcher<Letter> for WorldFetcher {
                 return false;
             }
             if *next < end && bytes_left > 0 {
-                let to = end.min(*next + 3);
+                let to = end.min(*next + world.piece_max.unwrap_or(3));
                 let rows: Vec<_> = (*next..to).map(|offset| (split.0, offset)).collect();
                 bytes_left = bytes_left.saturating_sub(rows.len());
                 fetched.push(Fetched::Piece(Piece {

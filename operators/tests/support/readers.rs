@@ -104,7 +104,10 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     }
                     Intention::Append(..) => self.coordinator.handle_appended(self.now),
                     Intention::Tell(event) => self.told.push(event),
-                    Intention::Open(_) | Intention::Publish { .. } => {}
+                    Intention::Compact(_)
+                    | Intention::AskPast
+                    | Intention::Open(_)
+                    | Intention::Publish { .. } => {}
                 }
             }
             let Some(report) = self.reports.pop_front() else {
@@ -124,6 +127,10 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                 }
                 DiscoveryEvent::Found { epoch, splits }
             }
+            DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
+                request,
+                lost: Vec::new(),
+            },
             DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,
@@ -168,6 +175,8 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
             Directive::Tick { close: None, .. }
             | Directive::Prepare(_)
             | Directive::Durable(_)
+            | Directive::BeginReplay(_)
+            | Directive::Replay(_)
             | Directive::Reject { .. } => {}
         }
     }

@@ -8,8 +8,9 @@ use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService
 use timely_kafka::model::{KafkaSplit, StreamsMetadata};
 use timely_splits::epoch::{Incarnation, LogSequence};
 use timely_splits::log::{
-    Appended, BindingLog, LocalLog, LogContents, LogError, LogRecord, MemoryLog,
+    Appended, BindingLog, LocalLog, LogError, LogExtent, LogRecord, MemoryLog,
 };
+use timely_splits::tick::Tick;
 
 use super::observed::Seen;
 
@@ -82,8 +83,20 @@ impl WatchedLog {
 }
 
 impl BindingLog<KafkaSplit> for WatchedLog {
-    fn read(&mut self) -> Result<LogContents<KafkaSplit>, LogError> {
-        self.inner.read()
+    fn open(&mut self) -> Result<LogExtent, LogError> {
+        self.inner.open()
+    }
+
+    fn read(
+        &mut self,
+        from: LogSequence,
+        records_max: usize,
+    ) -> Result<Vec<LogRecord<KafkaSplit>>, LogError> {
+        self.inner.read(from, records_max)
+    }
+
+    fn compact(&mut self, since: Tick) -> Result<(), LogError> {
+        self.inner.compact(since)
     }
 
     fn append(

@@ -228,3 +228,28 @@ pub(super) fn bounded<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done
     })?;
     Ok(Done::Kept)
 }
+
+pub(super) fn checks_ranges<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    let ranges = driver.rig.ranges();
+    let (asked, lost) = match &ranges {
+        Some([readable, lost]) => (vec![readable.clone(), lost.clone()], vec![lost.clone()]),
+        None => (Vec::new(), Vec::new()),
+    };
+    driver.check(RequestId(1), asked);
+    driver.until("D11", "what cannot be read", |driver| {
+        driver.checked.contains_key(&RequestId(1))
+    })?;
+    driver.listen()?;
+    let said = &driver.checked[&RequestId(1)];
+    ensure("D11", *said == lost, || {
+        format!("{lost:?} cannot be read, and it says {said:?}")
+    })?;
+    Ok(match ranges {
+        Some(_) => Done::Kept,
+        None => Done::Unchecked("the rig has no range that cannot be read"),
+    })
+}

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::DiscoveryRig;
+use crate::binding::SplitRange;
 use crate::conformance::report::{Breach, Checked, ensure};
 use crate::conformance::run::{Bell, Context};
 use crate::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
@@ -25,6 +26,8 @@ pub(super) struct Driver<R: DiscoveryRig> {
     pub(super) gone: BTreeSet<(MetadataEpoch, R::Split)>,
     requested: BTreeMap<RequestId, R::Split>,
     pub(super) resolved: BTreeMap<RequestId, <R::Split as Split>::Position>,
+    /// What was said of each check.
+    pub(super) checked: BTreeMap<RequestId, Vec<SplitRange<R::Split>>>,
     /// How many lines of health were said.
     pub(super) health: usize,
 }
@@ -46,6 +49,7 @@ impl<R: DiscoveryRig> Driver<R> {
             gone: BTreeSet::new(),
             requested: BTreeMap::new(),
             resolved: BTreeMap::new(),
+            checked: BTreeMap::new(),
             health: 0,
         }
     }
@@ -77,6 +81,10 @@ impl<R: DiscoveryRig> Driver<R> {
             split,
             sibling: false,
         })
+    }
+
+    pub(super) fn check(&mut self, request: RequestId, ranges: Vec<SplitRange<R::Split>>) {
+        self.request(DiscoveryRequest::Check { request, ranges });
     }
 
     fn request(&mut self, request: DiscoveryRequest<R::Split>) -> Duration {
@@ -191,6 +199,13 @@ impl<R: DiscoveryRig> Driver<R> {
                     self.listed("gone", epoch, &split)?;
                     self.gone.insert((epoch, split));
                 }
+            }
+            DiscoveryEvent::Checked { request, lost } => {
+                let lost = lost.into_iter().map(|(range, _)| range).collect();
+                let twice = self.checked.insert(request, lost).is_some();
+                ensure("D11", !twice, || {
+                    format!("check {request} was answered twice")
+                })?;
             }
             DiscoveryEvent::Resolved {
                 request,

@@ -5,6 +5,7 @@ mod driver;
 
 use super::report::Obligation;
 use super::run::{Check, Suite};
+use crate::binding::SplitRange;
 use crate::discovery::SplitDiscovery;
 use crate::split::Split;
 use crate::wake::Waker;
@@ -51,13 +52,20 @@ pub trait DiscoveryRig: 'static {
         false
     }
 
+    /// Ranges of splits 0 and 1, neither of them empty: one that can be read from its first record on,
+    /// and one that cannot. `None`, the default: there is no such thing, and D11 is looked at without
+    /// ranges only.
+    fn ranges(&mut self) -> Option<[SplitRange<Self::Split>; 2]> {
+        None
+    }
+
     /// How many answers that nobody polls may wait, at most.
     fn unpolled_max(&self) -> usize {
         10_000
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 10] = [
+pub(super) const OBLIGATIONS: [Obligation; 11] = [
     Obligation {
         number: "D1",
         sentence: "Never blocks: both methods return at once",
@@ -99,10 +107,14 @@ pub(super) const OBLIGATIONS: [Obligation; 10] = [
         number: "D10",
         sentence: "Bounded: answers that nobody polled are bounded",
     },
+    Obligation {
+        number: "D11",
+        sentence: "Checks: a request is answered once, with exactly the ranges that cannot be read",
+    },
 ];
 
 pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
-    let checks: [Check<R>; 10] = [
+    let checks: [Check<R>; 11] = [
         checks::never_blocks,
         checks::wakes,
         checks::tells_the_metadata,
@@ -113,6 +125,7 @@ pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
         checks::knows_that_it_does_not_know,
         checks::notices_what_is_gone,
         checks::bounded,
+        checks::checks_ranges,
     ];
     Suite {
         checks: OBLIGATIONS.into_iter().zip(checks).collect(),

@@ -320,3 +320,41 @@ pub(super) fn honest_about_memory<R: FetcherRig>(rig: R, context: Context) -> Ch
     ensure("F12", left == 0, || format!("{left} bytes are unreleased"))?;
     Ok(Done::Kept)
 }
+
+pub(super) fn cuts<R: FetcherRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let split = driver.rig.split(0);
+    driver.rig.write(&split, 100);
+    // Small pieces first, so that positions are known; then what is to be cut.
+    let first = driver.first(&split);
+    driver.assign(&split, 1, first.clone());
+    driver.until_polled_by(1, "all records", |driver| driver.count(&split) == 100)?;
+    let mut marks = std::mem::take(&mut driver.marks);
+    marks.insert(0, first.clone());
+    driver.unassign(&split)?;
+    driver.batches.clear();
+    driver.assign(&split, 2, first);
+    driver.until("all records", |driver| driver.count(&split) == 100)?;
+    for batch in std::mem::take(&mut driver.batches) {
+        let numbers = driver.rig.numbers(&batch);
+        let (Some(least), Some(most)) = (numbers.first(), numbers.last()) else {
+            continue;
+        };
+        let inner = marks
+            .iter()
+            .filter(|mark| mark.number >= *least && mark.number <= most + 1);
+        let inner: Vec<_> = inner.cloned().collect();
+        let at: Vec<_> = inner.iter().map(|mark| mark.position.clone()).collect();
+        let mut bounds = vec![*least];
+        bounds.extend(inner.iter().map(|mark| mark.number));
+        bounds.push(most + 1);
+        let expected: Vec<Vec<u64>> = (bounds.windows(2))
+            .map(|bounds| (bounds[0]..bounds[1]).collect())
+            .collect();
+        let parts = driver.cut(batch, &at);
+        ensure("F13", parts == expected, || {
+            format!("a batch was cut to {parts:?}, expected {expected:?}")
+        })?;
+    }
+    Ok(Done::Kept)
+}

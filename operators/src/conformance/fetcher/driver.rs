@@ -100,6 +100,17 @@ impl<R: FetcherRig> Driver<R> {
         &self.fetcher
     }
 
+    /// Has the fetcher cut a batch, and says which records are in each part.
+    pub(super) fn cut(&mut self, batch: Batch<R>, at: &[Position<R>]) -> Vec<Vec<u64>> {
+        let fetcher = &mut self.fetcher;
+        let (parts, _) = self.context.call("cut", || fetcher.cut(batch, at));
+        let numbers = |part: Option<Batch<R>>| part.map(|part| self.rig.numbers(&part));
+        parts
+            .into_iter()
+            .map(|part| numbers(part).unwrap_or_default())
+            .collect()
+    }
+
     /// Begins a metadata epoch that lists all splits.
     pub(super) fn adopt(&mut self) -> Duration {
         self.metadata_epoch = self.metadata_epoch.next();

@@ -4,8 +4,9 @@ use super::LogRig;
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::conformance::report::{Breach, Checked, Done, ensure};
 use crate::conformance::run::Context;
+use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
-use crate::log::{Appended, BindingLog, LogError, LogRecord};
+use crate::log::{Appended, BindingLog, LogError, LogRecord, SnapshotAt};
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -17,6 +18,8 @@ struct Driver<R: LogRig> {
     written: Vec<LogRecord<R::Split>>,
     /// The number of the next binding, so that all differ.
     next: u64,
+    /// Where snapshots were written, and the last tick in each.
+    snapshots: Vec<(usize, Tick)>,
 }
 
 impl<R: LogRig> Driver<R> {
@@ -28,6 +31,7 @@ impl<R: LogRig> Driver<R> {
             log: None,
             written: Vec::new(),
             next: 0,
+            snapshots: Vec::new(),
         };
         driver.open();
         driver.same("L3", "a log that was not written")?;
@@ -43,7 +47,7 @@ impl<R: LogRig> Driver<R> {
         let rig = &mut self.rig;
         let mut opened = self.context.call("open", || rig.open()).0;
         // As the writer does before it appends; what it holds is looked at where that matters.
-        self.context.call("read", || opened.read()).0.ok();
+        self.context.call("open", || opened.open()).0.ok();
         self.log.replace(opened)
     }
 
@@ -104,15 +108,76 @@ impl<R: LogRig> Driver<R> {
         self.same("L2", "a log after an append")
     }
 
+    /// Appends where the log ends, which may have dropped what it begins with.
+    fn durable_alone(&mut self, records: Vec<LogRecord<R::Split>>) -> Checked {
+        let appended = self.append(1, self.written.len(), &records);
+        ensure("L7", matches!(appended, Ok(Appended::Durable)), || {
+            format!("an append to a log with snapshots came to {appended:?}")
+        })?;
+        self.written.extend(records);
+        Ok(())
+    }
+
+    fn snapshot(&self, bound: Tick) -> Snapshot<R::Split> {
+        Snapshot {
+            version: SNAPSHOT_VERSION,
+            incarnation: Incarnation(1),
+            reserved: bound,
+            bound: Some(bound),
+            metadata: None,
+            count: 1,
+            splits: vec![SplitSnapshot {
+                split: self.rig.split(),
+                position: self.rig.position(self.next),
+                quarantined: false,
+                identity: None,
+                unlisted_since: None,
+            }],
+            rewound: false,
+        }
+    }
+
+    /// The log has to hold, unbroken up to the last record, what is needed to begin after `since`.
+    fn holds_since(&mut self, since: Tick) -> Checked {
+        let log = self.log.as_mut().expect("the driver opens a log first");
+        let extent = self.context.call("open", || log.open()).0;
+        let read = self.context.call("read", || log.read_all()).0;
+        let (written, snapshots) = (&self.written, &self.snapshots);
+        let rig = &self.rig;
+        let right = match (&extent, &read) {
+            (Ok(extent), Ok(read)) => {
+                let first = usize::try_from(extent.first.0).unwrap_or(usize::MAX);
+                let needed = snapshots.iter().rev().find(|(_, bound)| *bound <= since);
+                let needed = needed.map_or(0, |(at, _)| *at);
+                let kept = snapshots.iter().filter(|(at, _)| *at >= first);
+                let kept: Vec<_> = kept
+                    .map(|(at, bound)| SnapshotAt {
+                        at: LogSequence(*at as u64),
+                        bound: Some(*bound),
+                    })
+                    .collect();
+                (first <= needed || rig.keeps_little())
+                    && written.get(first..) == Some(read)
+                    && extent.next.0 == written.len() as u64
+                    && extent.snapshots == kept
+                    && (first == 0 || kept.first().is_some_and(|kept| kept.at == extent.first))
+            }
+            _ => false,
+        };
+        ensure("L7", right, || {
+            format!("compacted up to {since}, it holds {extent:?}: {read:#?}, of {written:#?}")
+        })
+    }
+
     /// Reads the log, which has to hold what was written.
     fn same(&mut self, number: &'static str, what: &str) -> Checked {
         let log = self.log.as_mut().expect("the driver opens a log first");
-        let read = self.context.call("read", || log.read()).0;
+        let read = self.context.call("read", || log.read_all()).0;
         let read = read.map_err(|error| Breach {
             number: "L3",
             how: format!("{what} cannot be read: {error}"),
         })?;
-        ensure(number, read.records == self.written, || {
+        ensure(number, read == self.written, || {
             format!("{what} holds {read:#?}, expected {:#?}", self.written)
         })
     }
@@ -212,8 +277,8 @@ pub(super) fn fails_in_words<R: LogRig>(rig: R, context: Context) -> Checked<Don
             Ok(Appended::Durable) => driver.written.extend(records),
             Ok(Appended::Unknown) => {
                 let log = driver.log.as_mut().expect("the driver opens a log first");
-                let read = driver.context.call("read", || log.read()).0;
-                if read.is_ok_and(|read| read.records.len() > driver.written.len()) {
+                let read = driver.context.call("read", || log.read_all()).0;
+                if read.is_ok_and(|read| read.len() > driver.written.len()) {
                     driver.written.extend(records);
                 }
             }
@@ -234,5 +299,90 @@ pub(super) fn fails_in_words<R: LogRig>(rig: R, context: Context) -> Checked<Don
     }
     drop(driver.open());
     driver.same("L5", "a log that was opened again after failures")?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn reads_from_anywhere<R: LogRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::begun(rig, context)?;
+    for _ in 0..4 {
+        let records = driver.records();
+        driver.durable(1, records)?;
+    }
+    let log = driver.log.as_mut().expect("the driver opens a log first");
+    let written = &driver.written;
+    let extent = driver.context.call("open", || log.open()).0;
+    let holds = extent.as_ref().is_ok_and(|extent| {
+        extent.first.0 == 0
+            && extent.next.0 == written.len() as u64
+            && extent.incarnation == Incarnation(1)
+            && extent.snapshots.is_empty()
+    });
+    ensure("L6", holds, || {
+        format!(
+            "a log of {} records says that it holds {extent:?}",
+            written.len()
+        )
+    })?;
+    for records_max in [1, 3, usize::MAX] {
+        for from in 0..=written.len() {
+            let read = read_on(&driver.context, log, from, records_max);
+            let right = matches!(&read, Ok(read) if *read == written[from..]);
+            ensure("L6", right, || {
+                format!(
+                    "from {from} on, {records_max} at a time, it gives {read:#?}, expected {:#?}",
+                    &written[from..]
+                )
+            })?;
+        }
+    }
+    Ok(Done::Kept)
+}
+
+/// All records from `from` on, `records_max` at a time.
+fn read_on<S: Split>(
+    context: &Context,
+    log: &mut impl BindingLog<S>,
+    from: usize,
+    records_max: usize,
+) -> Result<Vec<LogRecord<S>>, LogError> {
+    let mut records = Vec::new();
+    loop {
+        let next = LogSequence((from + records.len()) as u64);
+        let more = context.call("read", || log.read(next, records_max)).0?;
+        if more.is_empty() {
+            return Ok(records);
+        }
+        records.extend(more);
+    }
+}
+
+pub(super) fn compacts<R: LogRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::begun(rig, context)?;
+    // Snapshots at ticks 1,000, 2,000 and so on, each with records after it.
+    for thousand in 1..=4 {
+        let records = driver.records();
+        driver.durable_alone(records)?;
+        let snapshot = driver.snapshot(Tick(thousand * 1_000));
+        driver
+            .snapshots
+            .push((driver.written.len(), Tick(thousand * 1_000)));
+        driver.durable_alone(vec![LogRecord::Snapshot(snapshot)])?;
+    }
+    let records = driver.records();
+    driver.durable_alone(records)?;
+    let mut greatest = Tick::default();
+    for since in [500, 1_000, 2_500, 2_500, 1_000, 3_999, 1_000_000] {
+        // What was said not to be needed is not needed either when less is said.
+        let since = Tick(since);
+        greatest = greatest.max(since);
+        let log = driver.log.as_mut().expect("the driver opens a log first");
+        let compacted = driver.context.call("compact", || log.compact(since)).0;
+        ensure("L7", compacted.is_ok(), || {
+            format!("it cannot be compacted up to {since}: {compacted:?}")
+        })?;
+        driver.holds_since(greatest)?;
+        drop(driver.open());
+        driver.holds_since(greatest)?;
+    }
     Ok(Done::Kept)
 }

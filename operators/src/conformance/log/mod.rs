@@ -27,6 +27,11 @@ pub trait LogRig: 'static {
         false
     }
 
+    /// Whether the log drops, by itself, what `since` still needs: it was set up to keep little.
+    fn keeps_little(&self) -> bool {
+        false
+    }
+
     /// A split.
     fn split(&self) -> Self::Split;
 
@@ -43,7 +48,7 @@ pub trait LogRig: 'static {
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 5] = [
+pub(super) const OBLIGATIONS: [Obligation; 7] = [
     Obligation {
         number: "L1",
         sentence: "Compares: an append is written only after exactly the records it expects",
@@ -65,15 +70,25 @@ pub(super) const OBLIGATIONS: [Obligation; 5] = [
         sentence: "Fails in words: after an error nothing was written, and what is unknown can be \
                    read",
     },
+    Obligation {
+        number: "L6",
+        sentence: "Reads from anywhere: the records there are, from whichever is asked for, no gap",
+    },
+    Obligation {
+        number: "L7",
+        sentence: "Compacts: what is dropped is at the front, and a snapshot and all after it stay",
+    },
 ];
 
 pub(super) fn suite<R: LogRig>() -> Suite<R> {
-    let checks: [Check<R>; 5] = [
+    let checks: [Check<R>; 7] = [
         checks::compares,
         checks::all_or_none,
         checks::durable,
         checks::one_writer,
         checks::fails_in_words,
+        checks::reads_from_anywhere,
+        checks::compacts,
     ];
     Suite {
         checks: OBLIGATIONS.into_iter().zip(checks).collect(),

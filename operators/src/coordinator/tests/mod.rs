@@ -93,6 +93,10 @@ impl Driven {
                                 .map(|split| FoundSplit::new(*split, ()))
                                 .collect(),
                         },
+                        DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
+                            request,
+                            lost: Vec::new(),
+                        },
                         DiscoveryRequest::Resolve { request, split, .. } => {
                             DiscoveryEvent::Resolved {
                                 request,
@@ -111,7 +115,7 @@ impl Driven {
                 }
                 Intention::Publish { binding, next } => self.published.push((binding, next)),
                 Intention::Tell(event) => self.told.push(event),
-                Intention::Open(_) => {}
+                Intention::Compact(_) | Intention::AskPast | Intention::Open(_) => {}
             }
         }
     }

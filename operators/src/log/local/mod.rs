@@ -14,7 +14,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use self::segment::{OpenSegment, SegmentError};
-use super::{Appended, BindingLog, LogContents, LogError, LogRecord, Stored, record};
+use super::extent::Retention;
+use super::{Appended, BindingLog, LogError, LogExtent, LogRecord, Stored, record};
 use crate::epoch::{Incarnation, LogSequence};
 use crate::split::Split;
 use crate::tick::Tick;
@@ -38,7 +39,7 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct LocalLog<S> {
     folder: PathBuf,
-    keep_for: Duration,
+    retention: Retention,
     open: Option<Open>,
     splits: PhantomData<fn() -> S>,
 }
@@ -46,10 +47,9 @@ pub struct LocalLog<S> {
 #[derive(Debug)]
 struct Open {
     segment: OpenSegment,
-    next: LogSequence,
-    incarnation: Incarnation,
-    /// The segments that begin with a snapshot, with its tick, oldest first.
-    snapshots: Vec<(LogSequence, Tick)>,
+    extent: LogExtent,
+    /// The newest run that appended.
+    writer: Incarnation,
     /// Held for as long as the log is open.
     _lock: File,
 }
@@ -59,7 +59,7 @@ impl<S> LocalLog<S> {
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
-            keep_for: Duration::from_secs(24 * 60 * 60),
+            retention: Retention::of(Duration::from_secs(24 * 60 * 60)),
             open: None,
             splits: PhantomData,
         }
@@ -69,7 +69,7 @@ impl<S> LocalLog<S> {
     /// again.
     #[must_use]
     pub fn keep_for(mut self, time: Duration) -> Self {
-        self.keep_for = time;
+        self.retention.keep_for = time;
         self
     }
 
@@ -150,15 +150,15 @@ where
     S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     /// Opens the log, unless it is open, and reads all of it.
-    fn open(&mut self) -> Result<LogContents<S>, LogError> {
-        let lock = match self.open.take() {
-            Some(open) => open._lock,
-            None => self.lock()?,
+    fn scan(&mut self) -> Result<Vec<LogRecord<S>>, LogError> {
+        let (lock, writer) = match self.open.take() {
+            Some(open) => (open._lock, open.writer),
+            None => (self.lock()?, Incarnation::default()),
         };
         let paths = self.segments()?;
-        let mut contents = LogContents::empty();
+        let mut all = Vec::new();
+        let mut extent = LogExtent::default();
         let mut last = None;
-        let mut snapshots = Vec::new();
         for (index, path) in paths.iter().enumerate() {
             let bytes = segment::bytes_of(path).map_err(self.failed("reading"))?;
             let is_last = index + 1 == paths.len();
@@ -168,10 +168,9 @@ where
                 fs::remove_file(path).map_err(self.failed("removing an unfinished file"))?;
                 continue;
             };
-            let expected = contents.first.0 + contents.records.len() as u64;
             if index == 0 {
-                contents.first = found.first;
-            } else if found.first.0 != expected {
+                (extent.first, extent.next) = (found.first, found.first);
+            } else if found.first != extent.next {
                 let what = "records between it and the file before are missing";
                 let error = SegmentError::Damaged { at: 16, what };
                 return Err(self.broken(path, &error));
@@ -185,50 +184,41 @@ where
                     let error = SegmentError::Damaged { at: frame.at, what };
                     return Err(self.broken(path, &error));
                 }
-                if let [LogRecord::Snapshot(snapshot), ..] = records.as_slice()
-                    && frame.at == found.frames[0].at
-                {
-                    snapshots.push((found.first, snapshot.bound.unwrap_or_default()));
-                }
-                contents.records.extend(records);
+                extent.extend(&records);
+                all.extend(records);
             }
             last = Some((path, found.whole));
         }
-        if contents.first.0 > 0
-            && snapshots.first().map(|(first, _)| *first) != Some(contents.first)
+        if extent.first.0 > 0
+            && extent.snapshots.first().map(|snapshot| snapshot.at) != Some(extent.first)
         {
             return Err(
                 self.error("its first file is missing; expected one that a snapshot begins")
             );
         }
-        let next = LogSequence(contents.first.0 + contents.records.len() as u64);
         let segment = match last {
             Some((path, whole)) => OpenSegment::open(path, whole),
-            None => OpenSegment::create(&self.folder, next),
+            None => OpenSegment::create(&self.folder, extent.next),
         };
         self.open = Some(Open {
             segment: segment.map_err(self.failed("opening the last file"))?,
-            next,
-            incarnation: newest(&contents.records),
-            snapshots,
+            writer: writer.max(extent.incarnation),
+            extent,
             _lock: lock,
         });
-        Ok(contents)
+        Ok(all)
     }
 
     /// Deletes the segments that are not needed any more.
-    fn compact(&mut self, now: Tick) -> Result<(), LogError> {
-        let keep = u64::try_from(self.keep_for.as_millis()).unwrap_or(u64::MAX);
-        let since = Tick(now.0.saturating_sub(keep));
+    fn drop_old(&mut self) -> Result<(), LogError> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        let old = open.snapshots.iter().rposition(|(_, tick)| *tick <= since);
-        let Some(begin) = old.filter(|index| *index > 0) else {
+        let Some(first) = self.retention.keep_from(&open.extent) else {
             return Ok(());
         };
-        open.snapshots.drain(..begin);
-        let first = segment::name(open.snapshots[0].0);
+        open.extent.drop_before(first);
+        let first = segment::name(first);
         for path in self.segments()? {
             let is_old = path
                 .file_name()
@@ -250,36 +240,39 @@ impl Open {
         let count = u32::try_from(records.len())
             .map_err(|_| io::Error::other("an append of four billion records or more"))?;
         // A segment that was begun by an append that failed is still empty, and is used.
-        if begin && self.segment.path != folder.join(segment::name(self.next)) {
-            self.segment = OpenSegment::create(folder, self.next)?;
+        if begin && self.segment.path != folder.join(segment::name(self.extent.next)) {
+            self.segment = OpenSegment::create(folder, self.extent.next)?;
         }
         self.segment
-            .append(self.next, count, &record::encode(records))
+            .append(self.extent.next, count, &record::encode(records))
     }
-}
-
-/// The newest incarnation that is in `records`.
-fn newest<S: Split>(records: &[LogRecord<S>]) -> Incarnation {
-    let incarnations = records.iter().filter_map(|record| match record {
-        LogRecord::Incarnation(incarnation) => Some(*incarnation),
-        LogRecord::Snapshot(snapshot) => Some(snapshot.incarnation),
-        LogRecord::Reserved(_)
-        | LogRecord::Metadata { .. }
-        | LogRecord::Start { .. }
-        | LogRecord::Identified { .. }
-        | LogRecord::Binding(_)
-        | LogRecord::Readmitted(_)
-        | LogRecord::Forgotten(_) => None,
-    });
-    incarnations.max().unwrap_or_default()
 }
 
 impl<S> BindingLog<S> for LocalLog<S>
 where
     S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
-    fn read(&mut self) -> Result<LogContents<S>, LogError> {
-        self.open()
+    fn open(&mut self) -> Result<LogExtent, LogError> {
+        self.scan()?;
+        let open = self.open.as_ref().map(|open| open.extent.clone());
+        open.ok_or_else(|| self.error("it is not open"))
+    }
+
+    fn read(
+        &mut self,
+        from: LogSequence,
+        records_max: usize,
+    ) -> Result<Vec<LogRecord<S>>, LogError> {
+        let mut records = self.scan()?;
+        let first = self.open()?.first;
+        let Some(before) = from.0.checked_sub(first.0) else {
+            let name = self.folder.display().to_string();
+            return Err(LogError::dropped(&name, from, first));
+        };
+        let before = usize::try_from(before).unwrap_or(usize::MAX);
+        records.drain(..before.min(records.len()));
+        records.truncate(records_max.max(1));
+        Ok(records)
     }
 
     fn append(
@@ -289,37 +282,36 @@ where
         records: &[LogRecord<S>],
     ) -> Result<Appended, LogError> {
         if self.open.is_none() {
-            self.open()?;
+            self.scan()?;
         }
         let name = self.folder.display().to_string();
         let Some(open) = &mut self.open else {
             return Err(self.error("it is not open"));
         };
-        if incarnation < open.incarnation || expected != open.next {
+        if incarnation < open.writer || expected != open.extent.next {
             return Ok(Appended::Fenced);
         }
-        let snapshot = match records {
-            [LogRecord::Snapshot(snapshot), ..] => Some(snapshot.bound.unwrap_or_default()),
-            _ => None,
-        };
-        let written = open.write(&self.folder, records, snapshot.is_some());
+        let snapshot = matches!(records, [LogRecord::Snapshot(_), ..]);
+        let written = open.write(&self.folder, records, snapshot);
         written.map_err(|error| LogError {
             name,
             message: format!("writing failed: {error}"),
             source: Some(Box::new(error)),
         })?;
-        if let Some(tick) = snapshot {
-            open.snapshots.push((open.next, tick));
-        }
-        open.next.0 += records.len() as u64;
-        open.incarnation = open.incarnation.max(newest(records)).max(incarnation);
-        if let Some(tick) = snapshot {
+        open.extent.extend(records);
+        open.writer = open.extent.incarnation.max(incarnation);
+        if snapshot {
             // Old files that stay do no harm; they are tried again with the next snapshot.
-            self.compact(tick).or_else(|error| {
+            self.drop_old().or_else(|error| {
                 tracing::warn!("{error}");
                 Ok(())
             })?;
         }
         Ok(Appended::Durable)
+    }
+
+    fn compact(&mut self, since: Tick) -> Result<(), LogError> {
+        self.retention.since = self.retention.since.max(since);
+        self.drop_old()
     }
 }

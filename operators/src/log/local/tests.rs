@@ -109,7 +109,7 @@ fn appends() -> Vec<Vec<Record>> {
 }
 
 fn write(log: &mut Log, appends: &[Vec<Record>]) -> Vec<Record> {
-    let mut next = log.read().unwrap().next();
+    let mut next = log.open().unwrap().next;
     for records in appends {
         assert_eq!(log.append(RUN, next, records).unwrap(), Appended::Durable);
         next.0 += records.len() as u64;
@@ -128,17 +128,17 @@ fn what_was_written_is_read_in_another_process() {
 
     let mut again = Log::at(folder.path());
 
-    assert_eq!(again.read().unwrap().records, written);
-    assert_eq!(again.read().unwrap().records, written, "also twice");
+    assert_eq!(again.read_all().unwrap(), written);
+    assert_eq!(again.read_all().unwrap(), written, "also twice");
 }
 
 #[test]
 fn a_second_run_is_refused_with_the_first_one_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = Log::at(folder.path());
-    first.read().unwrap();
+    first.open().unwrap();
 
-    let refused = Log::at(folder.path()).read().unwrap_err();
+    let refused = Log::at(folder.path()).open().unwrap_err();
 
     let path = folder.path().display();
     let process = std::process::id();
@@ -150,7 +150,7 @@ fn a_second_run_is_refused_with_the_first_one_named() {
         )
     );
     drop(first);
-    assert!(Log::at(folder.path()).read().is_ok());
+    assert!(Log::at(folder.path()).open().is_ok());
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn an_append_at_another_place_or_of_an_older_incarnation_is_fenced() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = Log::at(folder.path());
     write(&mut log, &appends());
-    let next = log.read().unwrap().next();
+    let next = log.open().unwrap().next;
 
     let elsewhere = log.append(RUN, LogSequence(next.0 + 1), &[binding(3, 7, 8)]);
     let older = log.append(Incarnation(0), next, &[binding(3, 7, 8)]);
@@ -179,7 +179,7 @@ fn a_log_that_is_cut_anywhere_is_read_up_to_the_last_whole_append() {
         fs::write(only_segment(cut.path()), &whole[..length]).unwrap();
         let mut log = Log::at(cut.path());
 
-        let read = log.read().unwrap().records;
+        let read = log.read_all().unwrap();
 
         let prefixes: Vec<_> = (0..=appends().len())
             .map(|n| appends()[..n].concat())
@@ -190,7 +190,7 @@ fn a_log_that_is_cut_anywhere_is_read_up_to_the_last_whole_append() {
         let more = [binding(9, 0, 1)];
         assert_eq!(log.append(RUN, next, &more).unwrap(), Appended::Durable);
         drop(log);
-        let after = Log::at(cut.path()).read().unwrap().records;
+        let after = Log::at(cut.path()).read_all().unwrap();
         assert_eq!(after, [read, more.to_vec()].concat());
     }
 }
@@ -204,7 +204,7 @@ fn zeros_at_the_end_are_what_an_interrupted_append_left() {
     bytes.extend([0; 300]);
     fs::write(only_segment(folder.path()), &bytes).unwrap();
 
-    assert_eq!(Log::at(folder.path()).read().unwrap().records, written);
+    assert_eq!(Log::at(folder.path()).read_all().unwrap(), written);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_flipped_bit_anywhere_is_refused_or_changes_nothing() {
             let flipped = tempfile::tempdir().unwrap();
             fs::write(only_segment(flipped.path()), &bytes).unwrap();
 
-            let read = Log::at(flipped.path()).read();
+            let read = Log::at(flipped.path()).open();
 
             let refused = read.expect_err("a flipped bit is found").to_string();
             assert!(
@@ -243,7 +243,7 @@ fn a_missing_file_is_refused() {
     assert_eq!(segments.len(), 3);
 
     fs::remove_file(segments.remove(1)).unwrap();
-    let refused = Log::at(folder.path()).read().unwrap_err().to_string();
+    let refused = Log::at(folder.path()).open().unwrap_err().to_string();
 
     assert!(
         refused.contains("records between it and the file before are missing"),
@@ -265,12 +265,13 @@ fn files_that_are_old_enough_are_deleted_when_a_snapshot_begins_another() {
     }
 
     assert_eq!(log.segments().unwrap().len(), 3);
-    let contents = log.read().unwrap();
+    let extent = log.open().unwrap();
+    let records = log.read_all().unwrap();
 
-    assert_eq!(contents.records.len(), 6);
-    assert!(contents.first.0 > 0);
-    assert_eq!(contents.records[0], snapshot(17 * 50 + 3));
-    let next = contents.next();
+    assert_eq!(records.len(), 6);
+    assert!(extent.first.0 > 0);
+    assert_eq!(records[0], snapshot(17 * 50 + 3));
+    let next = extent.next;
     assert_eq!(
         log.append(RUN, next, &[binding(999, 0, 1)]).unwrap(),
         Appended::Durable
@@ -288,7 +289,7 @@ fn a_newer_version_is_refused_with_what_to_do() {
     bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&path, &bytes).unwrap();
 
-    let refused = Log::at(folder.path()).read().unwrap_err().to_string();
+    let refused = Log::at(folder.path()).open().unwrap_err().to_string();
 
     assert!(
         refused.ends_with(
@@ -310,7 +311,7 @@ fn a_log_of_version_1_is_read() {
     fs::copy(&golden, only_segment(folder.path())).unwrap();
 
     assert_eq!(
-        Log::at(folder.path()).read().unwrap().records,
+        Log::at(folder.path()).read_all().unwrap(),
         appends().concat()
     );
 }

@@ -66,6 +66,8 @@ impl Model {
                 assert_eq!(before, None, "I11: two appends at once");
             }
             Intention::Open(tick) => self.watch.passes("the enumerator", Some(tick)),
+            Intention::Compact(_) => {}
+            Intention::AskPast => unreachable!("nothing is replayed"),
             Intention::Publish { binding, next } => {
                 assert!(
                     self.history.bound() >= Some(binding.tick),
@@ -126,6 +128,7 @@ impl Model {
                     reader.capability = Some(tick);
                     self.watch.passes(&format!("reader {index}"), Some(tick));
                 }
+                ReaderAction::EmitAt(..) => unreachable!("nothing is replayed"),
                 ReaderAction::Emit(error) => {
                     let open = reader
                         .state

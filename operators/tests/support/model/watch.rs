@@ -163,6 +163,8 @@ impl Watch {
             Directive::Prepare(_)
             | Directive::Tick { .. }
             | Directive::Durable(_)
+            | Directive::BeginReplay(_)
+            | Directive::Replay(_)
             | Directive::Reject { .. } => {}
         }
     }
@@ -216,6 +218,8 @@ impl Watch {
             | Directive::Prepare(_)
             | Directive::Revoke { .. }
             | Directive::Durable(_)
+            | Directive::BeginReplay(_)
+            | Directive::Replay(_)
             | Directive::Reject { .. } => {}
         }
     }
@@ -261,6 +265,7 @@ impl Watch {
             Report::Command(Command::Stop) => self.stopping = true,
             Report::Command(_)
             | Report::Hello { .. }
+            | Report::Replayed { .. }
             | Report::Closed { .. }
             | Report::Progress { .. } => {}
         }
