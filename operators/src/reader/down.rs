@@ -83,12 +83,13 @@ impl<S: Split, B> ReaderState<S, B> {
             .iter()
             .filter(|(split, split_epoch, lag)| {
                 let held = self.held.get(split);
+                // Not by `now`: while the log holds up the reader, nothing of the split can come.
                 let still = held.is_some_and(|held| {
                     held.split_epoch == *split_epoch
                         && held.parked.is_none()
-                        && held.moved_at + self.options.stuck_after <= now
+                        && held.moved_at + self.options.stuck_after <= self.emitted_until
                 });
-                *lag > 0 && still && self.emitting_at().is_some()
+                *lag > 0 && still
             })
             .cloned()
             .collect();

@@ -90,6 +90,8 @@ pub struct ReaderState<S: Split, B> {
     moved: BTreeMap<(S, SplitEpoch), Emitted<S>>,
     pub(super) errors: Vec<SplitError<S>>,
     open_bytes: usize,
+    /// When the last tick was closed in which something could be emitted until then.
+    pub(super) emitted_until: Duration,
     /// Splits to be given to the fetcher again, by when.
     pub(super) retries: BTreeMap<(Duration, S), SplitEpoch>,
     pub(super) actions: VecDeque<ReaderAction<S>>,
@@ -102,7 +104,7 @@ impl<S: Split, B: Hash> Hash for ReaderState<S, B> {
         (&self.id, &self.options, &self.metadata, &self.held).hash(hasher);
         (&self.open, &self.undurable, self.ending).hash(hasher);
         (&self.moved, &self.errors, self.open_bytes).hash(hasher);
-        (&self.retries, &self.actions).hash(hasher);
+        (&self.retries, &self.actions, &self.emitted_until).hash(hasher);
     }
 }
 
@@ -147,6 +149,7 @@ impl<S: Split, B> ReaderState<S, B> {
             moved: BTreeMap::new(),
             errors: Vec::new(),
             open_bytes: 0,
+            emitted_until: Duration::ZERO,
             retries: BTreeMap::new(),
             actions: VecDeque::from([ReaderAction::Report(Report::Hello {
                 reader,
@@ -208,7 +211,12 @@ impl<S: Split, B> ReaderState<S, B> {
                     self.ignored += 1;
                 }
             }
-            Directive::Tick { close, open, last } => self.tick(close, open, last),
+            Directive::Tick { close, open, last } => {
+                if self.emitting_at().is_some() {
+                    self.emitted_until = now;
+                }
+                self.tick(close, open, last);
+            }
             Directive::Durable(tick) => self.durable(tick),
             Directive::Reject { reason } => self.actions.push_back(ReaderAction::Reject(reason)),
         }
