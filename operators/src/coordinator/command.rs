@@ -28,7 +28,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Command::Resume(split) => self.pause(&split, false, now),
             Command::Readmit(split) => self.readmit(split, now),
             Command::Rebalance => {
-                self.planning.trigger_whole(now);
+                self.planning.obey(now);
                 Ok(())
             }
             Command::ShowPlan => {
@@ -96,7 +96,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         } else {
             self.planning.drained.remove(&reader);
         }
-        self.planning.trigger_whole(now);
+        self.planning.obey(now);
         Ok(())
     }
 

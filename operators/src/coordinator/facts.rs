@@ -99,7 +99,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Some(before) => before.changed_groups(&metadata),
             None => self.groups.keys().cloned().collect(),
         };
-        self.planning.calm(now + self.options.calm_for);
+        self.planning.calm(now, self.options.calm_for);
         self.metadata = Some(metadata.clone());
         // The epoch reaches every reader before any assignment that is made under it.
         if matches!(self.phase, Phase::Running) {

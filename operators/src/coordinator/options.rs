@@ -18,7 +18,8 @@ pub struct CoordinatorOptions {
     /// How long the assignor waits for more to change after something has.
     pub plan_debounce: Duration,
     /// How long after a change of metadata no split is taken from its reader for balance: what the
-    /// change removes is gone at once, and what it adds is found by and by.
+    /// change removes is gone at once, and what it adds is found by and by. Further changes extend it
+    /// to five times as long at most; what a person asks for is done at once.
     pub calm_for: Duration,
     /// How often the assignor runs although nothing changed, for policies that look at loads;
     /// `None` is as often as the assignor says.

@@ -17,6 +17,7 @@ mod changes;
 mod defects;
 mod failures;
 mod moves;
+mod plans;
 mod regressions;
 mod restarts;
 mod rig;
