@@ -15,11 +15,12 @@ use timely::dataflow::operators::{Inspect, Probe};
 use timely_splits::control::SourceControl;
 use timely_splits::epoch::{MetadataEpoch, ReaderId, SplitEpoch};
 use timely_splits::event::{Observer, SourceEvent};
-use timely_splits::fetcher::{Fetched, Polled, SplitFetcher};
+use timely_splits::fetcher::{Fetched, Polled, Prepared, SplitFetcher};
 use timely_splits::health::FailureKind;
 use timely_splits::log::MemoryLog;
 use timely_splits::source::{Reading, SourceOptions, read_splits};
 use timely_splits::tick::TimeMap;
+use timely_splits::wake::Waker;
 
 use support::{Letter, Letters, Row, World, WorldFetcher};
 
@@ -34,6 +35,14 @@ enum Told {
     Unassign,
 }
 
+/// When fetchers are prepared for a split, if they are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Prepare {
+    No,
+    AtOnce,
+    Late,
+}
+
 type Notes = Arc<Mutex<Vec<(usize, Told, Letter)>>>;
 
 /// The fetcher of the tests' world, which notes what it is told.
@@ -41,6 +50,10 @@ struct Noting {
     inner: WorldFetcher,
     reader: usize,
     notes: Notes,
+    waker: Waker,
+    /// Whether it is prepared at the next poll only.
+    late: bool,
+    preparing: Vec<Letter>,
 }
 
 impl Noting {
@@ -57,8 +70,14 @@ impl SplitFetcher<Letter> for Noting {
         self.inner.adopt(epoch, metadata);
     }
 
-    fn prepare(&mut self, split: &Letter) {
+    fn prepare(&mut self, split: &Letter) -> Prepared {
         self.note(Told::Prepare, *split);
+        if self.late {
+            self.preparing.push(*split);
+            self.waker.wake();
+            return Prepared::Later;
+        }
+        Prepared::AtOnce
     }
 
     fn assign(&mut self, split: &Letter, split_epoch: SplitEpoch, start: &u64) {
@@ -72,6 +91,8 @@ impl SplitFetcher<Letter> for Noting {
     }
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
+        let preparing = self.preparing.drain(..);
+        fetched.extend(preparing.map(Fetched::Prepared));
         self.inner.poll(bytes_max, fetched)
     }
 }
@@ -143,7 +164,7 @@ fn until(done: impl Fn(&Stage<'_>) -> bool + Send + Sync + 'static) -> Step {
 
 /// Runs a source on `workers` workers, with a script that runs on the last one and whose commands
 /// enter there. Returns what was seen, and what fetchers were told.
-fn run(workers: usize, world: &World, prepare: bool, steps: Vec<Step>) -> (Seen, Notes) {
+fn run(workers: usize, world: &World, prepare: Prepare, steps: Vec<Step>) -> (Seen, Notes) {
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let notes: Notes = Arc::default();
     let at = Arc::new(Mutex::new(0));
@@ -154,7 +175,8 @@ fn run(workers: usize, world: &World, prepare: bool, steps: Vec<Step>) -> (Seen,
         let control = SourceControl::new();
         let enumeration = (index == 0).then(|| {
             let mut enumeration = world.enumeration(MemoryLog::new());
-            enumeration.coordination.prepare = prepare;
+            enumeration.coordination.prepare = prepare != Prepare::No;
+            enumeration.coordination.prepare_deadline = Duration::from_secs(3_600);
             // Splits that come do not put off what is asked for.
             enumeration.coordination.calm_for = Duration::ZERO;
             enumeration
@@ -162,9 +184,12 @@ fn run(workers: usize, world: &World, prepare: bool, steps: Vec<Step>) -> (Seen,
         let (world_fetcher, noting) = (world.reading().fetcher, Arc::clone(&noted));
         let reading = Reading {
             fetcher: Box::new(move |waker| Noting {
-                inner: world_fetcher(waker),
+                inner: world_fetcher(waker.clone()),
                 reader: index,
                 notes: noting,
+                waker,
+                late: prepare == Prepare::Late,
+                preparing: Vec::new(),
             }),
             admission: None,
         };
@@ -247,7 +272,7 @@ fn a_split_is_moved_where_it_is_asked_to_go_and_is_read_on_there() {
             until(|stage| stage.seen.count('a') == 15),
         ]);
 
-        let (seen, _) = run(workers, &world, false, steps);
+        let (seen, _) = run(workers, &world, Prepare::No, steps);
 
         assert_once(&seen, &each([15, 10, 10, 10, 10, 10]));
     }
@@ -273,7 +298,7 @@ fn a_drained_reader_has_nothing_until_it_is_refilled() {
             until(move |stage| stage.seen.held_by(last) > 0 && stage.seen.owners.len() == 7),
         ]);
 
-        let (seen, _) = run(workers, &world, false, steps);
+        let (seen, _) = run(workers, &world, Prepare::No, steps);
 
         let mut expected = each([10; 6]);
         expected.push(('g', 5));
@@ -295,7 +320,7 @@ fn readers_that_are_all_drained_go_on() {
             stage.seen.count('g') == 5 && stage.seen.owners.len() == 7
         }));
 
-        let (seen, _) = run(workers, &world, false, steps);
+        let (seen, _) = run(workers, &world, Prepare::No, steps);
 
         let mut expected = each([10; 6]);
         expected.push(('g', 5));
@@ -323,7 +348,7 @@ fn a_paused_split_brings_nothing_until_it_is_resumed_where_it_was() {
             until(|stage| stage.seen.count('b') == 15),
         ]);
 
-        let (seen, _) = run(workers, &world, false, steps);
+        let (seen, _) = run(workers, &world, Prepare::No, steps);
 
         assert_once(&seen, &each([15, 15, 15, 10, 10, 10]));
     }
@@ -351,7 +376,7 @@ fn a_quarantined_split_is_read_on_where_it_failed_when_it_is_readmitted() {
             until(|stage| stage.seen.count('c') == 15),
         ]);
 
-        let (seen, _) = run(workers, &world, false, steps);
+        let (seen, _) = run(workers, &world, Prepare::No, steps);
 
         assert_once(&seen, &each([10, 10, 15, 10, 10, 10]));
     }
@@ -389,7 +414,7 @@ fn a_plan_is_shown_without_being_done_and_is_done_when_it_is_asked_for() {
             until(|stage| stage.seen.owners.len() == 6 && stage.seen.held_by(0) < 6),
         ]);
 
-        let (seen, _) = run(workers, &world, false, steps);
+        let (seen, _) = run(workers, &world, Prepare::No, steps);
 
         assert_once(&seen, &each([10; 6]));
         // What was done is what was shown.
@@ -433,18 +458,16 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
             until(|stage| stage.seen.count('a') == 15),
         ]);
 
-        let (seen, _) = run(workers, &world, false, steps);
+        let (seen, _) = run(workers, &world, Prepare::No, steps);
 
         assert_once(&seen, &each([15, 10, 10, 10, 10, 10]));
         assert_eq!(seen.owners.len(), 6);
     }
 }
 
-/// The one that lets go may do so before the other one hears that it is to prepare: they are told at
-/// the same time, on workers of their own.
 #[test]
-fn a_reader_prepares_for_a_split_before_it_is_given_it() {
-    for workers in [2, 4] {
+fn a_reader_prepares_for_a_split_before_the_one_that_has_it_lets_go() {
+    for (workers, prepare) in [(2, Prepare::AtOnce), (2, Prepare::Late), (4, Prepare::Late)] {
         let (world, mut steps) = six();
         for to in (0..workers).chain([0]) {
             steps.extend([
@@ -462,7 +485,7 @@ fn a_reader_prepares_for_a_split_before_it_is_given_it() {
             ]);
         }
 
-        let (seen, notes) = run(workers, &world, true, steps);
+        let (seen, notes) = run(workers, &world, prepare, steps);
 
         assert_once(&seen, &each([10; 6]));
         let notes = notes.lock().unwrap();
@@ -470,23 +493,22 @@ fn a_reader_prepares_for_a_split_before_it_is_given_it() {
             .filter(|(_, _, split)| *split == Letter('a'))
             .map(|(reader, told, _)| (*reader, *told))
             .collect();
-        let mut moves = 0;
-        for (place, (reader, told)) in of_a.iter().enumerate() {
-            let before = &of_a[..place];
-            if *told == Told::Assign && before.contains(&(*reader, Told::Prepare)) {
-                let prepared = before
-                    .iter()
-                    .rposition(|one| *one == (*reader, Told::Prepare));
-                let assigned = before
-                    .iter()
-                    .rposition(|one| *one == (*reader, Told::Assign));
-                assert!(
-                    prepared > assigned,
-                    "reader {reader} did not prepare: {of_a:?}"
-                );
-                moves += 1;
+        let moves: Vec<_> = of_a[1..].chunks(3).collect();
+        assert_eq!(of_a[0].1, Told::Assign, "{of_a:?}");
+        assert!(moves.len() >= workers, "{of_a:?}");
+        let mut owner = of_a[0].0;
+        for one in moves {
+            // What is left at the end is that it is taken from its last owner.
+            if one.len() == 3 {
+                let to = one[0].0;
+                let expected = [
+                    (to, Told::Prepare),
+                    (owner, Told::Unassign),
+                    (to, Told::Assign),
+                ];
+                assert_eq!(one, expected, "of {of_a:?}");
+                owner = to;
             }
         }
-        assert!(moves >= workers, "{of_a:?}");
     }
 }

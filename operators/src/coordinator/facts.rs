@@ -30,7 +30,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for (split, (position, quarantined)) in restored.splits {
             let ownership = if quarantined {
                 self.quarantined.insert(split.clone());
-                Ownership::Quarantined(position.clone())
+                let next = position.clone();
+                Ownership::Quarantined { next, since: now }
             } else {
                 let next = position.clone();
                 Ownership::Idle { next, since: now }
@@ -40,7 +41,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 None => defect::is(Defect::RestoredBeforeMetadata),
             };
             self.bound.insert(split.clone(), position);
-            self.insert(split, Entry::restored(ownership, listed), now);
+            let mut entry = Entry::restored(ownership, listed);
+            entry.paused = restored.paused.contains(&split) && !defect::is(Defect::PauseForgotten);
+            self.insert(split, entry, now);
         }
     }
 
@@ -54,6 +57,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// Takes a split out of the table, as if it had never been found.
     pub(super) fn remove(&mut self, split: &S) {
+        self.wait_no_more(split);
         let group = S::Metadata::group_of(split);
         if let Some(members) = self.groups.get_mut(&group) {
             members.remove(split);
@@ -122,15 +126,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         };
         entry.listed = listed;
+        if !listed && let Some(since) = entry.ownership.keep_from(now) {
+            self.kept.remove(&(since, split.clone()));
+        }
         match entry.ownership {
             Ownership::Resolving(_) if !listed => {
                 self.remove(split);
                 return;
-            }
-            Ownership::Idle { ref mut since, .. } if !listed => {
-                // It is kept from here on, however long it was nobody's before.
-                self.kept.remove(&(*since, split.clone()));
-                *since = now;
             }
             Ownership::Idle { .. } if listed && defect::is(Defect::ReAddedAtStart) => {
                 self.remove(split);
@@ -139,16 +141,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             // Readers release what is not listed by themselves, when they hear of the epoch.
             Ownership::Assigned(reader) if !listed => {
                 entry.ownership = Ownership::Releasing(reader);
-                let awaited = Awaited::Release(entry.split_epoch);
                 let due = now + self.options.release_deadline;
-                self.deadlines.insert((due, split.clone(), awaited));
+                self.wait_for(split, due, Awaited::Release);
             }
             Ownership::Resolving(_)
             | Ownership::Recording(_)
             | Ownership::Idle { .. }
             | Ownership::Assigned(_)
             | Ownership::Releasing(_)
-            | Ownership::Quarantined(_) => {}
+            | Ownership::Quarantined { .. } => {}
         }
         self.reconsider(split, now);
     }
@@ -222,8 +223,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         };
         entry.replaced = true;
-        if let Ownership::Idle { next, .. } = &entry.ownership {
-            entry.ownership = Ownership::Quarantined(next.clone());
+        if let Ownership::Idle { next, since } = &entry.ownership {
+            let (next, since) = (next.clone(), *since);
+            entry.ownership = Ownership::Quarantined { next, since };
         }
         self.reconsider(split, now);
         self.tell(SourceEvent::Health(Health::new(
@@ -244,6 +246,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 continue;
             };
             entry.gone = true;
+            if let Some(since) = entry.ownership.keep_from(now) {
+                self.kept.remove(&(since, split.clone()));
+            }
             if matches!(entry.ownership, Ownership::Resolving(_)) {
                 self.remove(&split);
             }
@@ -267,8 +272,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         wait: Duration,
         now: Duration,
     ) {
-        let awaited = Awaited::Start(request, wait);
-        self.deadlines.insert((now + wait, split.clone(), awaited));
+        self.wait_for(&split, now + wait, Awaited::Start(request, wait));
         let sibling = self.splits.get(&split).is_some_and(|entry| entry.sibling);
         let ask = DiscoveryRequest::Resolve {
             request,
@@ -282,13 +286,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         match self.splits.get_mut(split) {
             Some(entry) if entry.ownership == Ownership::Resolving(request) => {
                 entry.ownership = Ownership::Recording(start.clone());
+                let paused = entry.paused;
                 self.to_append.push(LogRecord::Start {
                     split: split.clone(),
                     start,
                 });
+                if paused {
+                    self.to_append.push(LogRecord::Paused(split.clone()));
+                }
             }
-            Some(_) | None => self.ignored += 1,
+            Some(_) | None => {
+                self.ignored += 1;
+                return;
+            }
         }
+        self.wait_no_more(split);
     }
 
     /// The start of a split is durable.

@@ -102,8 +102,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     quarantined: BTreeSet<S>,
     /// Splits that are not present, by how long their position has been kept.
     kept: BTreeSet<(Duration, S)>,
-    /// When to ask again where reading a split starts, and when to tell that one is not released.
-    deadlines: BTreeSet<(Duration, S, Awaited)>,
+    /// The splits of which something is awaited, by when it is no longer.
+    deadlines: BTreeSet<(Duration, S)>,
     last_request: RequestId,
     /// How far the clock that ticks are named by is before the one that is measured by, in
     /// milliseconds.
@@ -153,13 +153,15 @@ enum Early<M> {
     Answered(M),
 }
 
-/// What a deadline is about.
+/// What is awaited of a split: one thing at a time, by a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Awaited {
     /// Where reading the split starts, and how long it was waited for.
     Start(RequestId, Duration),
+    /// That a reader is prepared to take it from the one that has it.
+    Prepared(ReaderId),
     /// That its reader releases it.
-    Release(SplitEpoch),
+    Release,
 }
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
@@ -208,7 +210,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let since = self.starting_since?;
             return Some(since + advance::STALL_TOLD_AFTER);
         }
-        let deadline = self.deadlines.first().map(|(due, _, _)| *due);
+        let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
         let mut due = [deadline, kept, plan];
@@ -262,19 +264,23 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 | Ownership::Idle { .. }
                 | Ownership::Assigned(_)
                 | Ownership::Releasing(_)
-                | Ownership::Quarantined(_) => None,
+                | Ownership::Quarantined { .. } => None,
             });
         let splits = self.bound.iter().chain(starting).map(|(split, position)| {
             let quarantined = self.quarantined.contains(split);
             (split.clone(), (position.clone(), quarantined))
         });
         let metadata = self.metadata.clone().or_else(|| self.stored.clone());
+        let paused = (self.splits.iter()).filter(|(_, entry)| {
+            entry.paused && !matches!(entry.ownership, Ownership::Resolving(_))
+        });
         Restored {
             incarnation: self.incarnation,
             reserved: self.ticks.asked,
             bound: self.ticks.last_closed,
             metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
             splits: splits.collect(),
+            paused: paused.map(|(split, _)| split.clone()).collect(),
         }
         .snapshot()
     }
@@ -329,6 +335,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 | LogRecord::Metadata { .. }
                 | LogRecord::Readmitted(_)
                 | LogRecord::Forgotten(_)
+                | LogRecord::Paused(_)
+                | LogRecord::Resumed(_)
                 | LogRecord::Snapshot(_) => {}
             }
         }

@@ -32,9 +32,11 @@ pub struct CoordinatorOptions {
     pub kept_for: Duration,
     /// How many positions of splits that are not listed are kept; beyond it the oldest goes.
     pub kept_max: usize,
-    /// Whether a reader hears of a split before the one that has it is asked to release it, so that
-    /// it can connect meanwhile.
+    /// Whether a reader prepares for a split before the one that has it is asked to release it, so
+    /// that the split is not without a reader while that one connects.
     pub prepare: bool,
+    /// How long a reader may take to prepare for a split before it is given it nevertheless.
+    pub prepare_deadline: Duration,
 }
 
 impl CoordinatorOptions {
@@ -55,6 +57,7 @@ impl CoordinatorOptions {
             kept_for: Duration::from_secs(7 * 24 * 60 * 60),
             kept_max: 100_000,
             prepare: false,
+            prepare_deadline: Duration::from_secs(1),
         }
     }
 }

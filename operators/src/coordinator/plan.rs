@@ -394,17 +394,46 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
             (Ownership::Assigned(reader), target) if Some(*reader) != target => {
                 let reader = *reader;
+                let unprepared = target.filter(|to| entry.prepared != Some(*to));
+                if let Some(to) = unprepared.filter(|_| self.options.prepare) {
+                    self.prepare(&split, to, now);
+                    if defect::is(Defect::NotPrepared) {
+                        self.prepared(&split, to);
+                    }
+                    return None;
+                }
                 entry.ownership = Ownership::Releasing(reader);
                 let split_epoch = entry.split_epoch;
-                if let Some(target) = target.filter(|_| self.options.prepare) {
-                    let prepare = Directive::Prepare(split.clone());
-                    self.intentions.push_back(Intention::Send(target, prepare));
-                }
                 self.revoke(reader, split, split_epoch, now);
                 *self.planning.moved.entry(now.as_secs()).or_default() += 1;
                 Some(Settled::Revoked)
             }
+            (Ownership::Assigned(_), _) => {
+                // It stays where it is after all.
+                self.wait_no_more(&split);
+                None
+            }
             _ => None,
+        }
+    }
+
+    /// Has the reader that is to get a split connect to it, before the one that has it lets go.
+    fn prepare(&mut self, split: &S, target: ReaderId, now: Duration) {
+        if self.is_preparing(target, split) {
+            return;
+        }
+        let due = now + self.options.prepare_deadline;
+        self.wait_for(split, due, Awaited::Prepared(target));
+        let prepare = Directive::Prepare(split.clone());
+        self.intentions.push_back(Intention::Send(target, prepare));
+    }
+
+    /// A reader is prepared to take a split from the one that has it, or takes too long to be.
+    pub(super) fn prepared(&mut self, split: &S, reader: ReaderId) {
+        self.wait_no_more(split);
+        if let Some(entry) = self.splits.get_mut(split) {
+            entry.prepared = Some(reader);
+            self.planning.restless.insert(split.clone());
         }
     }
 
@@ -418,8 +447,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         now: Duration,
     ) {
         let due = now + self.options.release_deadline;
-        let awaited = Awaited::Release(split_epoch);
-        self.deadlines.insert((due, split.clone(), awaited));
+        self.wait_for(&split, due, Awaited::Release);
         let revoke = Directive::Revoke { split, split_epoch };
         self.intentions.push_back(Intention::Send(reader, revoke));
     }

@@ -18,7 +18,7 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     kind: Option<Kind>,
 }
 
@@ -40,6 +40,10 @@ enum Kind {
     Forgotten(Vec<u8>),
     #[prost(message, tag = "8")]
     Snapshot(SnapshotMessage),
+    #[prost(bytes, tag = "9")]
+    Paused(Vec<u8>),
+    #[prost(bytes, tag = "10")]
+    Resumed(Vec<u8>),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -58,6 +62,8 @@ struct PositionMessage {
     position: Vec<u8>,
     #[prost(bool, tag = "3")]
     quarantined: bool,
+    #[prost(bool, tag = "4")]
+    paused: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -142,10 +148,13 @@ where
             split: split.store(),
             position: start.store(),
             quarantined: false,
+            paused: false,
         }),
         LogRecord::Binding(binding) => Kind::Binding(binding_message(binding)),
         LogRecord::Readmitted(split) => Kind::Readmitted(split.store()),
         LogRecord::Forgotten(split) => Kind::Forgotten(split.store()),
+        LogRecord::Paused(split) => Kind::Paused(split.store()),
+        LogRecord::Resumed(split) => Kind::Resumed(split.store()),
         LogRecord::Snapshot(snapshot) => Kind::Snapshot(snapshot_message(snapshot)),
     };
     RecordMessage { kind: Some(kind) }
@@ -181,6 +190,7 @@ where
         split: one.split.store(),
         position: one.position.store(),
         quarantined: one.quarantined,
+        paused: one.paused,
     });
     SnapshotMessage {
         version: snapshot.version,
@@ -221,6 +231,8 @@ where
         Kind::Binding(binding) => LogRecord::Binding(restore_binding(binding)?),
         Kind::Readmitted(split) => LogRecord::Readmitted(S::restore(&split)?),
         Kind::Forgotten(split) => LogRecord::Forgotten(S::restore(&split)?),
+        Kind::Paused(split) => LogRecord::Paused(S::restore(&split)?),
+        Kind::Resumed(split) => LogRecord::Resumed(S::restore(&split)?),
         Kind::Snapshot(snapshot) => LogRecord::Snapshot(restore_snapshot(snapshot)?),
     })
 }
@@ -263,6 +275,7 @@ where
             split: S::restore(&one.split)?,
             position: S::Position::restore(&one.position)?,
             quarantined: one.quarantined,
+            paused: one.paused,
         })
     });
     Ok(Snapshot {

@@ -46,7 +46,8 @@ pub enum ReaderAction<S: Split> {
     Fetch(S, SplitEpoch, S::Position),
     /// Have the fetcher stop reading a split.
     Unfetch(S, SplitEpoch),
-    /// Have the fetcher connect to where a split is read from.
+    /// Have the fetcher connect to where a split is read from; answered by
+    /// [`handle_prepared`](ReaderState::handle_prepared).
     Prepare(S),
     /// The capabilities may be downgraded to this tick, the oldest that is not durable.
     Downgrade(Tick),
@@ -202,7 +203,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 epoch, metadata, ..
             } => self.adopt(epoch, metadata),
             Directive::Assign(assignment) => self.assign(assignment, now),
-            Directive::Prepare(split) => self.actions.push_back(ReaderAction::Prepare(split)),
+            Directive::Prepare(split) => self.prepare(split),
             Directive::Revoke { split, split_epoch } => {
                 if self.holds(&split, split_epoch) {
                     self.release(&split, ReleaseReason::Revoked);
@@ -328,6 +329,23 @@ impl<S: Split, B> ReaderState<S, B> {
         self.held
             .get(split)
             .is_some_and(|held| held.split_epoch == split_epoch)
+    }
+
+    fn prepare(&mut self, split: S) {
+        let metadata = self.metadata.as_ref();
+        if metadata.is_some_and(|(_, metadata)| metadata.lists(&split)) {
+            self.actions.push_back(ReaderAction::Prepare(split));
+        } else {
+            // It will not come under this metadata, so there is nothing to wait for.
+            self.handle_prepared(split);
+        }
+    }
+
+    /// The fetcher is connected to where a split is read from, or never will be.
+    pub fn handle_prepared(&mut self, split: S) {
+        let reader = self.id;
+        let prepared = Report::Prepared { reader, split };
+        self.actions.push_back(ReaderAction::Report(prepared));
     }
 
     fn adopt(&mut self, epoch: MetadataEpoch, metadata: S::Metadata) {

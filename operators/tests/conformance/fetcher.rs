@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use timely_splits::conformance::FetcherRig;
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
-use timely_splits::fetcher::{Fetched, Polled, SplitFetcher};
+use timely_splits::fetcher::{Fetched, Polled, Prepared, SplitFetcher};
 use timely_splits::wake::Waker;
 
 use super::support::{Letter, Letters, Row, World, WorldFetcher};
@@ -38,6 +38,8 @@ enum Defect {
     ForgetsAtMetadata,
     InventsLag,
     LeaksBytes,
+    IsNeverPrepared,
+    IsPreparedTwice,
 }
 
 /// The fetcher of the tests' world, with something wrong.
@@ -50,6 +52,7 @@ struct Faulty {
     /// Fetched and not handed over.
     hoard: Vec<Item>,
     epochs: BTreeMap<Letter, Vec<SplitEpoch>>,
+    preparing: Vec<Letter>,
     polls: usize,
 }
 
@@ -120,11 +123,24 @@ impl SplitFetcher<Letter> for Faulty {
         }
     }
 
+    fn prepare(&mut self, split: &Letter) -> Prepared {
+        let answers = match self.defect {
+            Defect::IsNeverPrepared => 0,
+            Defect::IsPreparedTwice => 2,
+            _ => 1,
+        };
+        // It takes until the next poll, as when there is something to connect to.
+        self.preparing.extend(std::iter::repeat_n(*split, answers));
+        self.waker.wake();
+        Prepared::Later
+    }
+
     fn lag(&self, _split: &Letter, _position: &u64) -> Option<u64> {
         (self.defect == Defect::InventsLag).then_some(1)
     }
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Item>) -> Polled {
+        fetched.extend(self.preparing.drain(..).map(Fetched::Prepared));
         let mut items = Vec::new();
         let mut polled = Polled::Drained;
         if !self.hoard.is_empty() {
@@ -197,6 +213,7 @@ impl FetcherRig for Rig {
             cut: Arc::clone(&self.cut),
             hoard: Vec::new(),
             epochs: BTreeMap::new(),
+            preparing: Vec::new(),
             polls: 0,
         }
     }
@@ -264,6 +281,8 @@ fn each_broken_fetcher_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::ForgetsAtMetadata, "F10"),
         (Defect::InventsLag, "F11"),
         (Defect::LeaksBytes, "F12"),
+        (Defect::IsNeverPrepared, "F13"),
+        (Defect::IsPreparedTwice, "F13"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

@@ -169,8 +169,9 @@ fn report(report: &Report<Letter>) -> String {
         Report::FetcherDown {
             split, kind, next, ..
         } => format!("fetcher of {split} down at {next}, {kind:?}"),
-        Report::Hello { .. } | Report::Progress { .. } | Report::Command(_) => {
-            format!("{report:?}")
-        }
+        Report::Hello { .. }
+        | Report::Progress { .. }
+        | Report::Prepared { .. }
+        | Report::Command(_) => format!("{report:?}"),
     }
 }

@@ -312,6 +312,9 @@ impl Simulation {
             self.ports[reader].attempts.insert(leaf, self.attempts);
             self.fetch_later(reader, leaf, self.attempts);
         }
+        while let Some((reader, leaf)) = self.model.preparing.pop_front() {
+            self.prepare(reader, leaf);
+        }
         while let Some(request) = self.model.asked.pop_front() {
             let said = self.world.answers(request, now);
             self.answer(said);
@@ -380,6 +383,21 @@ impl Simulation {
         let hung = port.hung_until.saturating_sub(now);
         let delay = Duration::from_micros(port.random.below(most)) + hung;
         self.soon(delay, Happening::Fetch(reader, leaf, attempt));
+    }
+
+    /// Connects to a leaf, or never does.
+    fn prepare(&mut self, reader: usize, leaf: Leaf) {
+        let most = self.case.swarm.fetch * 1_000 + 1;
+        let now = self.elapsed();
+        let port = &mut self.ports[reader];
+        let hung = port.hung_until.saturating_sub(now);
+        let delay = Duration::from_micros(port.random.below(most)) + hung;
+        if !port.random.chance(20) {
+            self.soon(
+                delay,
+                Happening::Fetched(reader, Fetched::Prepared(leaf), 0),
+            );
+        }
     }
 
     /// Takes what comes next in a leaf, which is then under way to the reader.

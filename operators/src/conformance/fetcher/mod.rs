@@ -61,7 +61,7 @@ pub trait FetcherRig: 'static {
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 12] = [
+pub(super) const OBLIGATIONS: [Obligation; 13] = [
     Obligation {
         number: "F1",
         sentence: "Never blocks: every method returns at once",
@@ -115,10 +115,14 @@ pub(super) const OBLIGATIONS: [Obligation; 12] = [
         number: "F12",
         sentence: "Honest about memory: when all batches are dropped, no byte is unreleased",
     },
+    Obligation {
+        number: "F13",
+        sentence: "Prepares: each time it is to prepare for a split it says once that it is",
+    },
 ];
 
 pub(super) fn suite<R: FetcherRig>() -> Suite<R> {
-    let checks: [Check<R>; 12] = [
+    let checks: [Check<R>; 13] = [
         checks::never_blocks,
         checks::chained,
         checks::whole,
@@ -131,6 +135,7 @@ pub(super) fn suite<R: FetcherRig>() -> Suite<R> {
         checks::undisturbed,
         checks::honest_about_lag,
         checks::honest_about_memory,
+        checks::prepares,
     ];
     Suite {
         checks: OBLIGATIONS.into_iter().zip(checks).collect(),

@@ -79,6 +79,8 @@ impl<R: LogRig> Driver<R> {
             LogRecord::Reserved(Tick(u64::MAX - 1_000 + self.next)),
             LogRecord::Binding(binding),
             LogRecord::Readmitted(split.clone()),
+            LogRecord::Paused(split.clone()),
+            LogRecord::Resumed(split.clone()),
             LogRecord::Forgotten(split),
         ]
     }

@@ -268,7 +268,9 @@ fn newest<S: Split>(records: &[LogRecord<S>]) -> Incarnation {
         | LogRecord::Start { .. }
         | LogRecord::Binding(_)
         | LogRecord::Readmitted(_)
-        | LogRecord::Forgotten(_) => None,
+        | LogRecord::Forgotten(_)
+        | LogRecord::Paused(_)
+        | LogRecord::Resumed(_) => None,
     });
     incarnations.max().unwrap_or_default()
 }
