@@ -40,7 +40,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some((next, _)) = entry.ownership.kept() else {
             return true;
         };
-        let failed = entry.is_quarantined() && !entry.replaced;
+        let failed = entry.is_quarantined() && entry.replaced_by.is_none();
         self.bound.get(split) == Some(next) && (!failed || self.quarantined.contains(split))
     }
 

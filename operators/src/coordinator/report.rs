@@ -137,7 +137,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         self.wait_no_more(split);
         if let Some(entry) = self.splits.get_mut(split) {
-            entry.ownership = if entry.replaced {
+            entry.ownership = if entry.replaced_by.is_some() {
                 Ownership::Quarantined { next, since: now }
             } else {
                 Ownership::Idle { next, since: now }

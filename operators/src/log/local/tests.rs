@@ -82,7 +82,10 @@ fn snapshot(tick: u64) -> Record {
             position: 7,
             quarantined: true,
             paused: true,
+            identity: Some(()),
+            unlisted_since: Some(Tick(3)),
         }],
+        rewound: false,
     })
 }
 
@@ -91,6 +94,7 @@ fn first_appends() -> Vec<Vec<Record>> {
     let metadata = LogRecord::Metadata {
         epoch: MetadataEpoch(3),
         metadata: Letters::of("ab"),
+        at: Tick(0),
     };
     let start = LogRecord::Start {
         split: Letter('a'),
