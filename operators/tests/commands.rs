@@ -35,14 +35,6 @@ enum Told {
     Unassign,
 }
 
-/// When fetchers are prepared for a split, if they are to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Prepare {
-    No,
-    AtOnce,
-    Late,
-}
-
 type Notes = Arc<Mutex<Vec<(usize, Told, Letter)>>>;
 
 /// The fetcher of the tests' world, which notes what it is told.
@@ -51,8 +43,6 @@ struct Noting {
     reader: usize,
     notes: Notes,
     waker: Waker,
-    /// Whether it is prepared at the next poll only.
-    late: bool,
     preparing: Vec<Letter>,
 }
 
@@ -72,7 +62,8 @@ impl SplitFetcher<Letter> for Noting {
 
     fn prepare(&mut self, split: &Letter) -> Prepared {
         self.note(Told::Prepare, *split);
-        if self.late {
+        // Every other one takes its time.
+        if self.reader % 2 == 1 {
             self.preparing.push(*split);
             self.waker.wake();
             return Prepared::Later;
@@ -164,7 +155,7 @@ fn until(done: impl Fn(&Stage<'_>) -> bool + Send + Sync + 'static) -> Step {
 
 /// Runs a source on `workers` workers, with a script that runs on the last one and whose commands
 /// enter there. Returns what was seen, and what fetchers were told.
-fn run(workers: usize, world: &World, prepare: Prepare, steps: Vec<Step>) -> (Seen, Notes) {
+fn run(workers: usize, world: &World, prepare: bool, steps: Vec<Step>) -> (Seen, Notes) {
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let notes: Notes = Arc::default();
     let at = Arc::new(Mutex::new(0));
@@ -175,7 +166,7 @@ fn run(workers: usize, world: &World, prepare: Prepare, steps: Vec<Step>) -> (Se
         let control = SourceControl::new();
         let enumeration = (index == 0).then(|| {
             let mut enumeration = world.enumeration(MemoryLog::new());
-            enumeration.coordination.prepare = prepare != Prepare::No;
+            enumeration.coordination.prepare = prepare;
             enumeration.coordination.prepare_deadline = Duration::from_secs(3_600);
             // Splits that come do not put off what is asked for.
             enumeration.coordination.calm_for = Duration::ZERO;
@@ -188,7 +179,6 @@ fn run(workers: usize, world: &World, prepare: Prepare, steps: Vec<Step>) -> (Se
                 reader: index,
                 notes: noting,
                 waker,
-                late: prepare == Prepare::Late,
                 preparing: Vec::new(),
             }),
             admission: None,
@@ -272,7 +262,7 @@ fn a_split_is_moved_where_it_is_asked_to_go_and_is_read_on_there() {
             until(|stage| stage.seen.count('a') == 15),
         ]);
 
-        let (seen, _) = run(workers, &world, Prepare::No, steps);
+        let (seen, _) = run(workers, &world, false, steps);
 
         assert_once(&seen, &each([15, 10, 10, 10, 10, 10]));
     }
@@ -298,7 +288,7 @@ fn a_drained_reader_has_nothing_until_it_is_refilled() {
             until(move |stage| stage.seen.held_by(last) > 0 && stage.seen.owners.len() == 7),
         ]);
 
-        let (seen, _) = run(workers, &world, Prepare::No, steps);
+        let (seen, _) = run(workers, &world, false, steps);
 
         let mut expected = each([10; 6]);
         expected.push(('g', 5));
@@ -320,7 +310,7 @@ fn readers_that_are_all_drained_go_on() {
             stage.seen.count('g') == 5 && stage.seen.owners.len() == 7
         }));
 
-        let (seen, _) = run(workers, &world, Prepare::No, steps);
+        let (seen, _) = run(workers, &world, false, steps);
 
         let mut expected = each([10; 6]);
         expected.push(('g', 5));
@@ -348,7 +338,7 @@ fn a_paused_split_brings_nothing_until_it_is_resumed_where_it_was() {
             until(|stage| stage.seen.count('b') == 15),
         ]);
 
-        let (seen, _) = run(workers, &world, Prepare::No, steps);
+        let (seen, _) = run(workers, &world, false, steps);
 
         assert_once(&seen, &each([15, 15, 15, 10, 10, 10]));
     }
@@ -376,7 +366,7 @@ fn a_quarantined_split_is_read_on_where_it_failed_when_it_is_readmitted() {
             until(|stage| stage.seen.count('c') == 15),
         ]);
 
-        let (seen, _) = run(workers, &world, Prepare::No, steps);
+        let (seen, _) = run(workers, &world, false, steps);
 
         assert_once(&seen, &each([10, 10, 15, 10, 10, 10]));
     }
@@ -414,7 +404,7 @@ fn a_plan_is_shown_without_being_done_and_is_done_when_it_is_asked_for() {
             until(|stage| stage.seen.owners.len() == 6 && stage.seen.held_by(0) < 6),
         ]);
 
-        let (seen, _) = run(workers, &world, Prepare::No, steps);
+        let (seen, _) = run(workers, &world, false, steps);
 
         assert_once(&seen, &each([10; 6]));
         // What was done is what was shown.
@@ -458,7 +448,7 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
             until(|stage| stage.seen.count('a') == 15),
         ]);
 
-        let (seen, _) = run(workers, &world, Prepare::No, steps);
+        let (seen, _) = run(workers, &world, false, steps);
 
         assert_once(&seen, &each([15, 10, 10, 10, 10, 10]));
         assert_eq!(seen.owners.len(), 6);
@@ -467,7 +457,7 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
 
 #[test]
 fn a_reader_prepares_for_a_split_before_the_one_that_has_it_lets_go() {
-    for (workers, prepare) in [(2, Prepare::AtOnce), (2, Prepare::Late), (4, Prepare::Late)] {
+    for workers in [2, 4] {
         let (world, mut steps) = six();
         for to in (0..workers).chain([0]) {
             steps.extend([
@@ -476,16 +466,14 @@ fn a_reader_prepares_for_a_split_before_the_one_that_has_it_lets_go() {
                 // The event is told when the assignment is sent.
                 until(move |stage| {
                     let notes = stage.notes.lock().unwrap();
-                    let last = notes
-                        .iter()
-                        .rev()
-                        .find(|(_, _, split)| *split == Letter('a'));
+                    let mut latest = notes.iter().rev();
+                    let last = latest.find(|(_, _, split)| *split == Letter('a'));
                     matches!(last, Some((reader, Told::Assign, _)) if *reader == to)
                 }),
             ]);
         }
 
-        let (seen, notes) = run(workers, &world, prepare, steps);
+        let (seen, notes) = run(workers, &world, true, steps);
 
         assert_once(&seen, &each([10; 6]));
         let notes = notes.lock().unwrap();
@@ -493,22 +481,16 @@ fn a_reader_prepares_for_a_split_before_the_one_that_has_it_lets_go() {
             .filter(|(_, _, split)| *split == Letter('a'))
             .map(|(reader, told, _)| (*reader, *told))
             .collect();
-        let moves: Vec<_> = of_a[1..].chunks(3).collect();
-        assert_eq!(of_a[0].1, Told::Assign, "{of_a:?}");
+        // What is left at the end is that it is taken from its last owner.
+        let moves = of_a[1..].chunks_exact(3);
         assert!(moves.len() >= workers, "{of_a:?}");
         let mut owner = of_a[0].0;
         for one in moves {
-            // What is left at the end is that it is taken from its last owner.
-            if one.len() == 3 {
-                let to = one[0].0;
-                let expected = [
-                    (to, Told::Prepare),
-                    (owner, Told::Unassign),
-                    (to, Told::Assign),
-                ];
-                assert_eq!(one, expected, "of {of_a:?}");
-                owner = to;
-            }
+            let order = [Told::Prepare, Told::Unassign, Told::Assign];
+            let readers = [one[0].0, owner, one[0].0];
+            let expected: Vec<_> = readers.into_iter().zip(order).collect();
+            assert_eq!(one, expected, "of {of_a:?}");
+            owner = one[0].0;
         }
     }
 }

@@ -17,6 +17,7 @@ mod random;
 
 #[cfg(feature = "defects")]
 mod defects;
+mod fetch;
 mod fickle;
 mod heal;
 mod run;
