@@ -3,6 +3,8 @@
 //! Each rule says why it is there. To change one, change the reason with it.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use file::{File, bare, sources, words};
 
@@ -248,6 +250,8 @@ const RULES: &[Rule] = &[
 
 const MOST_LINES: usize = 500;
 
+const README_LINES: usize = 100;
+
 fn names_rdkafka(line: &str) -> bool {
     words(line).any(|word| word == "rdkafka" || word == "rdkafka_sys")
 }
@@ -403,4 +407,20 @@ fn a_file_can_be_too_long() {
 
     assert!(!too_long(MOST_LINES));
     assert!(too_long(MOST_LINES + 1));
+}
+
+/// What a newcomer reads first is read in one go, or not at all.
+#[test]
+fn a_readme_is_short() {
+    for path in ["README.md", "operators/README.md"] {
+        let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let text = fs::read_to_string(whole).expect("a crate has a README");
+
+        let lines = text.lines().count();
+
+        assert!(
+            lines <= README_LINES,
+            "{path} has {lines} lines, expected {README_LINES} at most"
+        );
+    }
 }

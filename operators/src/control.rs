@@ -44,7 +44,9 @@ impl<S: Split> SourceControl<S> {
     /// Ends the source: what was read is closed in a last tick, and when that is durable, the
     /// frontier becomes empty and the dataflow can end.
     ///
-    /// It ends on all workers of all processes, whoever asks. Asking again does nothing.
+    /// It ends on all workers of all processes, whoever asks. Asking again does nothing. A source that
+    /// is ended before its first tick leaves its log as it is: what was asked for by then is not
+    /// recorded.
     pub fn stop(&self) {
         self.ask(Command::Stop);
     }
@@ -56,7 +58,8 @@ impl<S: Split> SourceControl<S> {
 
     /// Takes all splits from a reader, and gives it none until it is [refilled](Self::refill).
     ///
-    /// When every reader is drained, all of them are given splits again: somebody has to read.
+    /// When every reader is drained, all of them are given splits again: somebody has to read. A restart
+    /// begins with all readers: they are known by their workers' indices, which may be others then.
     pub fn drain(&self, reader: ReaderId) {
         self.ask(Command::Drain(reader));
     }
@@ -66,7 +69,8 @@ impl<S: Split> SourceControl<S> {
         self.ask(Command::Refill(reader));
     }
 
-    /// Does not read a split until it is [resumed](Self::resume); its position stays.
+    /// Does not read a split until it is [resumed](Self::resume), also after a restart; its position
+    /// stays.
     pub fn pause(&self, split: S) {
         self.ask(Command::Pause(split));
     }

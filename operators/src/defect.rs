@@ -37,11 +37,19 @@ pub enum Defect {
     LastTickReadsOn,
     /// Splits are given to readers after the end was asked for.
     AssignedWhileEnding,
+    /// A restart reads what is paused.
+    PauseForgotten,
+    /// The position of a split that failed is kept for ever, whatever lists it.
+    FailedKeptForEver,
+    /// A split is asked back as soon as another reader is to prepare for it.
+    NotPrepared,
+    /// A snapshot is believed whatever it says.
+    SnapshotBelieved,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::NoSplitEpochCheck,
         Self::TakeoverOnSuspicion,
         Self::HandoverOfFetched,
@@ -54,6 +62,10 @@ impl Defect {
         Self::ReleasedTwice,
         Self::LastTickReadsOn,
         Self::AssignedWhileEnding,
+        Self::PauseForgotten,
+        Self::FailedKeptForEver,
+        Self::NotPrepared,
+        Self::SnapshotBelieved,
     ];
 }
 

@@ -38,7 +38,10 @@ use crate::split::Split;
 ///   or ends it with a [`Fetched::Down`].
 /// * **F11 Honest about lag.** A split that was read to its end has no lag, or an unknown one.
 /// * **F12 Honest about memory.** When all batches are dropped, no byte is unreleased.
-/// * **F13 Cuts.** The parts of a batch that was cut have its records, each once and in order, and each
+/// * **F13 Prepares.** Each [`prepare`](Self::prepare) is answered, at once or by one
+///   [`Fetched::Prepared`], which also answers those of the same split that wait; also if what the
+///   split is read from is away, or goes meanwhile.
+/// * **F14 Cuts.** The parts of a batch that was cut have its records, each once and in order, and each
 ///   the records that are before the position at which it ends and not before the one at which it
 ///   starts.
 pub trait SplitFetcher<S: Split>: 'static {
@@ -52,8 +55,11 @@ pub trait SplitFetcher<S: Split>: 'static {
     /// Begins to read `split` at `start`.
     fn assign(&mut self, split: &S, split_epoch: SplitEpoch, start: &S::Position);
 
-    /// `split` may be assigned soon. A fetcher can connect to where it is read from.
-    fn prepare(&mut self, _split: &S) {}
+    /// `split` may be assigned soon, and another reader has it until then: connects to where it is
+    /// read from. The default has nothing to connect to.
+    fn prepare(&mut self, _split: &S) -> Prepared {
+        Prepared::AtOnce
+    }
 
     /// How far the end of `split`, as far as it is known, is behind `position`, in steps of it.
     ///
@@ -107,6 +113,15 @@ pub fn cut_rows<D, P: Ord>(
     parts.into_iter().map(whole).collect()
 }
 
+/// Whether a [`SplitFetcher`] is prepared for a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// It is, or there is nothing that it could do before the split is assigned.
+    AtOnce,
+    /// It will hand over [`Fetched::Prepared`].
+    Later,
+}
+
 /// Whether a [`SplitFetcher`] has more to hand over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polled {
@@ -123,6 +138,8 @@ pub enum Fetched<S: Split, B> {
     Piece(Piece<S, B>),
     /// Reading one assigned split stopped: nothing of it comes until it is assigned again.
     Down(FetcherDown<S>),
+    /// The fetcher is prepared for a split, or gave that up.
+    Prepared(S),
     /// Something about the fetcher that a person should know.
     Health(Health),
 }

@@ -39,7 +39,8 @@ pub enum Directive<S: Split> {
         /// The assignment that ends.
         split_epoch: SplitEpoch,
     },
-    /// A split may be assigned to this reader soon: it may connect to where the split is read from.
+    /// A split is to be assigned to this reader: connect to where it is read from, and answer
+    /// [`Report::Prepared`]. The reader that has it goes on until then.
     Prepare(S),
     /// Close one tick and open the next.
     Tick {
@@ -157,6 +158,13 @@ pub enum Report<S: Split> {
         /// position.
         lags: Vec<(S, SplitEpoch, u64)>,
     },
+    /// A reader is prepared for a split, as [`Directive::Prepare`] asks it to be.
+    Prepared {
+        /// The reader.
+        reader: ReaderId,
+        /// The split, which another reader has.
+        split: S,
+    },
     /// Somebody near this reader asked for something.
     Command(Command<S>),
 }
@@ -186,11 +194,11 @@ pub enum Command<S: Split> {
         /// The reader.
         to: ReaderId,
     },
-    /// Take all splits from a reader, and give it none until [`Command::Refill`].
+    /// Take all splits from a reader, and give it none until [`Command::Refill`] or a restart.
     Drain(ReaderId),
     /// Let a reader have splits again.
     Refill(ReaderId),
-    /// Do not read a split until [`Command::Resume`]; its position stays.
+    /// Do not read a split until [`Command::Resume`], also after a restart; its position stays.
     Pause(S),
     /// Read a split on that was paused.
     Resume(S),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::Receiver;
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
-use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Polled, SplitFetcher};
+use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Polled, Prepared, SplitFetcher};
 use timely_splits::health::FailureKind;
 
 use super::client::{
@@ -51,6 +51,8 @@ struct Connection {
     held: BTreeMap<PartitionName, Reading>,
     /// Partitions whose assignment ended here and, as far as is known, not yet in the client.
     leaving: BTreeSet<PartitionName>,
+    /// Splits to be prepared for as soon as there is a queue.
+    preparing: BTreeSet<KafkaSplit>,
 }
 
 impl Connection {
@@ -64,7 +66,14 @@ impl Connection {
             topics: BTreeMap::new(),
             held: BTreeMap::new(),
             leaving: BTreeSet::new(),
+            preparing: BTreeSet::new(),
         }
+    }
+
+    /// There is a queue, or nobody waits for one any more.
+    fn prepared(&mut self) -> impl Iterator<Item = KafkaFetched> + use<> {
+        let preparing = std::mem::take(&mut self.preparing);
+        preparing.into_iter().map(Fetched::Prepared)
     }
 
     fn key(&self, split: &KafkaSplit) -> Option<PartitionKey> {
@@ -166,6 +175,7 @@ impl Connection {
         self.leaving.clear();
         self.topics.clear();
         let held = std::mem::take(&mut self.held).into_values();
+        let preparing = self.prepared();
         held.chain(self.table.drain())
             .map(|reading| {
                 Fetched::Down(FetcherDown {
@@ -175,6 +185,7 @@ impl Connection {
                     message: ended.why.clone(),
                 })
             })
+            .chain(preparing)
             .collect()
     }
 
@@ -227,6 +238,8 @@ impl KafkaFetcher {
                         let lost = connection.lose(&ended);
                         self.waiting.extend(lost);
                     } else {
+                        let prepared = connection.prepared();
+                        self.waiting.extend(prepared);
                         self.assign_held(&cluster, None);
                     }
                 }
@@ -372,6 +385,18 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
         if let Err(down) = assigned {
             self.waiting.push(Fetched::Down(down));
             self.link.wake().wake();
+        }
+    }
+
+    /// A client is made when its cluster is listed, and connects to all brokers that it hears of. So there
+    /// is something to wait for only while it is made, or made again.
+    fn prepare(&mut self, split: &KafkaSplit) -> Prepared {
+        match self.clusters.get_mut(&split.cluster) {
+            Some(connection) if connection.queue.is_none() => {
+                connection.preparing.insert(split.clone());
+                Prepared::Later
+            }
+            Some(_) | None => Prepared::AtOnce,
         }
     }
 

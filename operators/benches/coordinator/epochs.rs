@@ -78,6 +78,7 @@ fn one_topic(what: &'static str, splits: u32, parts: u32, report: &mut impl FnMu
             ("comes", percentile(&mut came, 50)),
             ("goes", percentile(&mut went, 50)),
         ],
+        bound: None,
     });
 }
 
@@ -113,5 +114,6 @@ fn skewed(splits: u32, report: &mut impl FnMut(Figure)) {
         what: "counts are made equal a while later",
         of: vec![("splits", u64::from(splits))],
         micros: vec![("plan", percentile(&mut times, 50))],
+        bound: None,
     });
 }

@@ -19,6 +19,8 @@ struct Figure {
     /// The circumstances, and what was counted.
     of: Vec<(&'static str, u64)>,
     micros: Vec<(&'static str, f64)>,
+    /// What each of the times is to be less than, if there is such a bound.
+    bound: Option<Duration>,
 }
 
 impl Figure {
@@ -30,6 +32,9 @@ impl Figure {
         for (name, value) in &self.micros {
             write!(line, ",\"{name}_us\":{value:.1}").ok();
         }
+        if let Some(bound) = self.bound {
+            write!(line, ",\"bound_us\":{}", bound.as_micros()).ok();
+        }
         line + "}"
     }
 
@@ -39,8 +44,15 @@ impl Figure {
         let micros = self.micros.iter();
         let times = micros.map(|(name, value)| format!("{name} {:.3} ms", value / 1_000.0));
         let times: Vec<_> = times.collect();
+        let values = self.micros.iter().map(|(_, value)| *value);
+        let most = values.fold(0.0, f64::max);
+        let kept = self.bound.map_or_else(String::new, |bound| {
+            let kept = most < bound.as_secs_f64() * 1e6;
+            let word = if kept { "under" } else { "NOT UNDER" };
+            format!(" ({word} {bound:?})")
+        });
         format!(
-            "{:<44} {:<58} {}",
+            "{:<44} {:<58} {}{kept}",
             self.what,
             of.join(", "),
             times.join(", ")

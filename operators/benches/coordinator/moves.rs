@@ -108,6 +108,7 @@ fn figure(processes: u64, mut seen: Seen) -> Figure {
             ("p99", percentile(&mut times, 99)),
             ("most", percentile(&mut times, 100)),
         ],
+        bound: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use timely_splits::assignor::{
     Assignor, NAMES, ReaderProfile, Situation, SplitLoad, SplitProfile, StickyBalanced, by_name,
@@ -17,6 +18,8 @@ const SPLITS: u32 = 100_000;
 const READERS: usize = 1_000;
 const RACKS: [&str; 3] = ["east", "north", "west"];
 const ROUNDS: usize = 21;
+/// What a plan over all splits may take, by whichever assignor.
+const PLAN_MAX: Duration = Duration::from_millis(10);
 
 pub(crate) fn measure(report: &mut impl FnMut(Figure)) {
     for name in NAMES {
@@ -74,6 +77,7 @@ fn assignor_alone(
             ("moved_besides", others.count() as u64),
         ],
         micros: vec![("from_nothing", from_nothing), ("after_a_loss", after_loss)],
+        bound: Some(PLAN_MAX),
     });
 }
 
@@ -100,7 +104,7 @@ fn coordinator(report: &mut impl FnMut(Figure)) {
     let (mut lost, mut besides) = (0, 0);
     for _ in 0..5 {
         let mut options = CoordinatorOptions::new(READERS);
-        options.calm_for = std::time::Duration::ZERO;
+        options.calm_for = Duration::ZERO;
         let mut driven = Driven::start(options, StickyBalanced);
         let topics = Topics::of([(0, SPLITS)]);
         let finds = topics.parts();
@@ -125,6 +129,7 @@ fn coordinator(report: &mut impl FnMut(Figure)) {
         what: "coordinator: found, recorded, assigned",
         of: vec![("splits", u64::from(SPLITS)), ("readers", READERS as u64)],
         micros: vec![("all", percentile(&mut starts, 50))],
+        bound: None,
     });
     report(Figure {
         what: "coordinator: one reader is drained",
@@ -135,5 +140,6 @@ fn coordinator(report: &mut impl FnMut(Figure)) {
             ("moved_besides", besides),
         ],
         micros: vec![("revoked", percentile(&mut drains, 50))],
+        bound: None,
     });
 }

@@ -4,7 +4,9 @@
 //! seldom in proportion, and a reader that has everything because it is near helps nobody.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::ops::Range;
 
 use super::sticky::quotas;
 use super::{Assignor, Plan, ReaderProfile, Situation, SplitProfile};
@@ -47,6 +49,54 @@ impl<S: Split> Assignor<S> for RackAware {
     }
 }
 
+/// The racks that readers are in, in some order; each is known by its place.
+struct Names<'a>(Vec<(Key, &'a [u8])>);
+
+/// A name by its length and some of its bytes, for a short one all of them. The racks of every split
+/// are looked up, and nearly all of them are told apart by this.
+type Key = (u64, usize);
+
+impl<'a> Names<'a> {
+    fn of(readers: &'a [ReaderProfile]) -> Self {
+        let racks = readers.iter().filter_map(|reader| reader.rack.as_deref());
+        let names: BTreeSet<_> = racks.map(Self::keyed).collect();
+        Self(names.into_iter().collect())
+    }
+
+    /// A name with its key, and what the key does not have of it.
+    fn keyed(name: &str) -> (Key, &[u8]) {
+        let name = name.as_bytes();
+        let (key, rest): (u64, &[u8]) = match name {
+            [] => (0, &[]),
+            [a] => (u64::from(*a), &[]),
+            [a, b] => (u64::from_be_bytes([*a, *b, 0, 0, 0, 0, 0, 0]), &[]),
+            [a, b, c] => (u64::from_be_bytes([*a, *b, *c, 0, 0, 0, 0, 0]), &[]),
+            [a, b, c, d, .., e, f, g, h] => {
+                let key = u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]);
+                (key, &name[4..name.len() - 4])
+            }
+            [a, b, c, d, rest @ ..] => {
+                let last = rest
+                    .iter()
+                    .fold(0, |last, byte| last << 8 | u64::from(*byte));
+                let first = u32::from_be_bytes([*a, *b, *c, *d]);
+                (u64::from(first) << 32 | last, &[])
+            }
+        };
+        ((key, name.len()), rest)
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        let (key, rest) = Self::keyed(name);
+        let first = self.0.partition_point(|(other, _)| *other < key);
+        let alike = self.0[first..]
+            .iter()
+            .take_while(|(other, _)| *other == key);
+        let place = { alike }.position(|(_, other)| rest.is_empty() || *other == rest);
+        place.map(|place| first + place)
+    }
+}
+
 /// Who has what, and who has room.
 struct Seats {
     /// The least, the rounded up and the greatest count of each reader.
@@ -55,25 +105,31 @@ struct Seats {
     /// The rack of each reader; a number of its own for no rack.
     rack_of: Vec<usize>,
     /// The readers of each rack that have room, by how much, and after the racks those of all.
-    open: Vec<BTreeSet<(usize, Reverse<usize>)>>,
-    /// The racks of each split that have a reader, the best first.
-    racks: Vec<Vec<usize>>,
+    ///
+    /// A reader with room has an entry that says so much or more. One that lost room is put right when
+    /// it comes to the top: most of those that fill up are never looked at in between.
+    open: Vec<BinaryHeap<(usize, Reverse<usize>)>>,
+    /// The racks of the splits that have a reader, the best first, split after split.
+    racks: Vec<usize>,
+    /// Where the racks of each split end.
+    racks_end: Vec<usize>,
     /// For each split an index into the readers, or none of them.
     readers: Vec<usize>,
 }
 
 impl Seats {
     fn new<S>(situation: &Situation<'_, S>, slack: usize) -> Self {
-        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-        let rack_of: Vec<_> = (situation.readers.iter())
-            .map(|ReaderProfile { rack, .. }| {
-                let next = names.len();
-                rack.as_deref()
-                    .map_or(usize::MAX, |rack| *names.entry(rack).or_insert(next))
-            })
-            .collect();
-        let known = |rack: &String| names.get(rack.as_str()).copied();
-        let racks = |split: &SplitProfile<'_, S>| split.racks.iter().filter_map(known).collect();
+        let names = Names::of(situation.readers);
+        let place =
+            |reader: &ReaderProfile| reader.rack.as_deref().and_then(|rack| names.find(rack));
+        let rack_of = situation.readers.iter().map(place);
+        let rack_of: Vec<_> = rack_of.map(|rack| rack.unwrap_or(usize::MAX)).collect();
+        let mut racks = Vec::with_capacity(2 * situation.splits.len());
+        let mut racks_end = Vec::with_capacity(situation.splits.len());
+        for split in situation.splits {
+            racks.extend(split.racks.iter().filter_map(|rack| names.find(rack)));
+            racks_end.push(racks.len());
+        }
         let bounds: Vec<_> = quotas(situation.readers, situation.splits.len())
             .into_iter()
             .map(|(quota, rest)| {
@@ -84,56 +140,79 @@ impl Seats {
             .collect();
         let mut seats = Self {
             counts: vec![0; bounds.len()],
-            open: vec![BTreeSet::new(); names.len() + 1],
-            racks: situation.splits.iter().map(racks).collect(),
+            open: vec![BinaryHeap::new(); names.0.len() + 1],
+            racks,
+            racks_end,
             readers: vec![usize::MAX; situation.splits.len()],
             bounds,
             rack_of,
         };
         for reader in 0..seats.counts.len() {
-            seats.recount(reader, 0);
+            seats.open(reader);
         }
         seats
     }
 
-    /// Sets how many splits a reader has.
-    fn recount(&mut self, reader: usize, count: usize) {
-        let most = self.bounds[reader].2;
-        let before = most - self.counts[reader];
-        let after = most - count;
-        self.counts[reader] = count;
+    /// How many more splits a reader may have.
+    fn room(&self, reader: usize) -> usize {
+        self.bounds[reader].2 - self.counts[reader]
+    }
+
+    /// A reader has more room than before.
+    fn open(&mut self, reader: usize) {
+        let room = self.room(reader);
         let everywhere = self.open.len() - 1;
         for rack in [self.rack_of[reader], everywhere] {
-            if let Some(open) = self.open.get_mut(rack) {
-                open.remove(&(before, Reverse(reader)));
-                if after > 0 {
-                    open.insert((after, Reverse(reader)));
-                }
+            if let Some(open) = self.open.get_mut(rack).filter(|_| room > 0) {
+                open.push((room, Reverse(reader)));
             }
         }
+    }
+
+    /// The reader of a rack with the most room.
+    fn most_open(&mut self, rack: usize) -> Option<usize> {
+        while let Some(mut top) = self.open[rack].peek_mut() {
+            let (said, Reverse(reader)) = *top;
+            let room = self.bounds[reader].2 - self.counts[reader];
+            if said == room {
+                return Some(reader);
+            }
+            if room == 0 {
+                PeekMut::pop(top);
+            } else {
+                top.0 = room;
+            }
+        }
+        None
     }
 
     fn give(&mut self, split: usize, reader: usize) {
         let owner = std::mem::replace(&mut self.readers[split], reader);
         if owner != usize::MAX {
-            self.recount(owner, self.counts[owner] - 1);
+            self.counts[owner] -= 1;
+            self.open(owner);
         }
-        self.recount(reader, self.counts[reader] + 1);
+        self.counts[reader] += 1;
+    }
+
+    /// The racks of a split that have a reader, the best first, as indices into `racks`.
+    fn racks_at(&self, split: usize) -> Range<usize> {
+        let start = split.checked_sub(1).map_or(0, |one| self.racks_end[one]);
+        start..self.racks_end[split]
     }
 
     /// How good a reader is for a split: zero is best.
     fn rank(&self, split: usize, reader: usize) -> usize {
-        let racks = &self.racks[split];
+        let racks = &self.racks[self.racks_at(split)];
         let rack = self.rack_of[reader];
         let rank = racks.iter().position(|candidate| *candidate == rack);
         rank.unwrap_or(racks.len())
     }
 
     /// The reader with the most room in the best rack that is better than `rank`.
-    fn nearer(&self, split: usize, rank: usize) -> Option<usize> {
-        let racks = self.racks[split].iter().take(rank);
-        let mut open = racks.filter_map(|rack| self.open[*rack].last());
-        open.next().map(|(_, reader)| reader.0)
+    fn nearer(&mut self, split: usize, rank: usize) -> Option<usize> {
+        let mut racks = self.racks_at(split).take(rank);
+        racks.find_map(|at| self.most_open(self.racks[at]))
     }
 
     /// Lets who has a split keep it, those that are near first, up to the bound.
@@ -141,19 +220,25 @@ impl Seats {
         let mut held_by = vec![Vec::new(); self.counts.len()];
         for (index, split) in splits.iter().enumerate() {
             if let Some(owner) = split.owner {
-                held_by[owner].push((self.rank(index, owner), index));
+                self.readers[index] = owner;
+                self.counts[owner] += 1;
+            }
+        }
+        // Only where not everything can be kept does it matter what is near.
+        for (index, owner) in self.readers.iter().enumerate() {
+            if *owner != usize::MAX && self.counts[*owner] > self.bounds[*owner].2 {
+                held_by[*owner].push((self.rank(index, *owner), index));
             }
         }
         for (reader, mut held) in held_by.into_iter().enumerate() {
             let most = self.bounds[reader].2;
             if held.len() > most {
                 held.sort_unstable();
-                held.truncate(most);
+                for (_, split) in held.drain(most..) {
+                    self.readers[split] = usize::MAX;
+                }
+                self.counts[reader] = most;
             }
-            for (_, split) in &held {
-                self.readers[*split] = reader;
-            }
-            self.recount(reader, held.len());
         }
     }
 
@@ -163,9 +248,9 @@ impl Seats {
             if self.readers[split] != usize::MAX {
                 continue;
             }
-            let anywhere = self.open[self.open.len() - 1].last();
-            let anywhere = anywhere.map(|(_, reader)| reader.0);
-            let reader = self.nearer(split, usize::MAX).or(anywhere);
+            let everywhere = self.open.len() - 1;
+            let near = self.nearer(split, usize::MAX);
+            let reader = near.or_else(|| self.most_open(everywhere));
             self.give(
                 split,
                 reader.expect("all bounds together are no less than all splits"),
@@ -208,11 +293,11 @@ impl Seats {
                 continue;
             }
             let rank = self.rank(split, owner);
-            let mut racks: Vec<_> = self.racks[split].iter().take(rank + 1).copied().collect();
-            if !no_farther || rank == self.racks[split].len() {
-                racks.push(short.len() - 1);
-            }
-            let next = racks.into_iter().find_map(|rack| {
+            let racks = &self.racks[self.racks_at(split)];
+            let everywhere = short.len() - 1;
+            let anywhere = (!no_farther || rank == racks.len()).then_some(everywhere);
+            let racks = racks.iter().take(rank + 1).copied().chain(anywhere);
+            let next = { racks }.find_map(|rack| {
                 let short = &mut short[rack];
                 while let Some(reader) = short.front().copied() {
                     if self.counts[reader] < self.bounds[reader].0 {
@@ -245,5 +330,33 @@ impl Seats {
             }
         }
         improved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoch::ReaderId;
+
+    #[test]
+    fn names_of_every_length_are_told_apart() {
+        let long = (0..20).map(|length| "abcdefghijklmnopqrst"[..length].to_owned());
+        let alike =
+            ["abcdxefgh", "abcdyefgh", "abcdefghx", "b", "abd", "abcdeg"].map(str::to_owned);
+        let all: Vec<String> = long.chain(alike).collect();
+        let reader = |rack: &String| ReaderProfile {
+            rack: Some(rack.clone()),
+            ..ReaderProfile::new(ReaderId(0))
+        };
+        let readers: Vec<_> = all.iter().chain(&all).map(reader).collect();
+
+        let names = Names::of(&readers);
+
+        let mut places: Vec<_> = all.iter().map(|rack| names.find(rack)).collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..all.len()).map(Some).collect::<Vec<_>>());
+        for unknown in ["a1", "abcdzefgh", "abcdefghij1", "abcdefg1", "c"] {
+            assert_eq!(names.find(unknown), None);
+        }
     }
 }

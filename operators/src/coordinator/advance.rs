@@ -176,33 +176,60 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// Acts on deadlines that have passed and on positions that were kept for long enough.
     fn expire(&mut self, now: Duration) {
-        while let Some((due, split, awaited)) = self.deadlines.pop_first() {
+        while let Some((due, split)) = self.deadlines.pop_first() {
             if due > now {
-                self.deadlines.insert((due, split, awaited));
+                self.deadlines.insert((due, split));
                 break;
             }
-            match awaited {
-                Awaited::Start(request, waited) => {
+            let entry = self.splits.get_mut(&split);
+            let awaited = entry.and_then(|entry| entry.awaited.take());
+            match awaited.map(|(_, awaited)| awaited) {
+                Some(Awaited::Start(request, waited)) => {
                     self.ask_start_again(split, request, waited, now);
                 }
-                Awaited::Release(split_epoch) => {
-                    let late = self.splits.get(&split).filter(|entry| {
-                        let releasing = matches!(entry.ownership, Ownership::Releasing(_));
-                        releasing && entry.split_epoch == split_epoch
-                    });
-                    let late = late.and_then(|entry| entry.ownership.reader());
-                    if let Some(reader) = late {
-                        self.tell_late(&split, reader.0);
-                        self.revoke(reader, split.clone(), split_epoch, now);
-                        if defect::is(Defect::TakeoverOnSuspicion) {
-                            let bound = self.bound[&split].clone();
-                            self.settle_at(&split, bound, now);
-                        }
-                    }
-                }
+                Some(Awaited::Prepared(reader)) => self.prepared(&split, reader),
+                Some(Awaited::Release) => self.ask_release_again(split, now),
+                None => {}
             }
         }
         self.forget_old(now);
+    }
+
+    /// Waits for something of a split, and no longer for what was awaited of it before.
+    pub(super) fn wait_for(&mut self, split: &S, due: Duration, awaited: Awaited) {
+        self.wait_no_more(split);
+        if let Some(entry) = self.splits.get_mut(split) {
+            entry.awaited = Some((due, awaited));
+            self.deadlines.insert((due, split.clone()));
+        }
+    }
+
+    /// What was awaited of a split has come, or is not wanted any more.
+    pub(super) fn wait_no_more(&mut self, split: &S) {
+        let Some(entry) = self.splits.get_mut(split) else {
+            return;
+        };
+        entry.prepared = None;
+        if let Some((due, _)) = entry.awaited.take() {
+            self.deadlines.remove(&(due, split.clone()));
+        }
+    }
+
+    /// A split was not released in time. Nobody else may have it until it is, however long that takes.
+    fn ask_release_again(&mut self, split: S, now: Duration) {
+        let Some(entry) = self.splits.get(&split) else {
+            return;
+        };
+        let Ownership::Releasing(reader) = entry.ownership else {
+            return;
+        };
+        let split_epoch = entry.split_epoch;
+        self.tell_late(&split, reader.0);
+        self.revoke(reader, split.clone(), split_epoch, now);
+        if defect::is(Defect::TakeoverOnSuspicion) {
+            let bound = self.bound[&split].clone();
+            self.settle_at(&split, bound, now);
+        }
     }
 
     /// The answer to a request did not come in time: another one supersedes it.

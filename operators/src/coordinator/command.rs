@@ -40,7 +40,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Command::Resume(split) => self.pause(&split, false, now),
             Command::Readmit(split) => self.readmit(split, now),
             Command::Rebalance => {
-                self.planning.trigger_whole(now);
+                self.planning.obey(now);
                 Ok(())
             }
             Command::ShowPlan => {
@@ -77,6 +77,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// Ends before the first tick: nothing was read, so there is nothing to bind.
+    ///
+    /// What waits for the log is not recorded: a run that has not begun is not in it, and whoever paused
+    /// or readmitted something and then ended the source before it started can do so again.
     fn end_unstarted(&mut self) {
         self.phase = Phase::Ended;
         self.ticks.ending = Ending::Reached;
@@ -113,7 +116,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         } else {
             self.planning.drained.remove(&reader);
         }
-        self.planning.trigger_whole(now);
+        self.planning.obey(now);
         Ok(())
     }
 
@@ -122,9 +125,38 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let why = "cannot be paused or resumed: it is not known";
             return Err((format!("split {split}"), why.to_owned()));
         };
-        entry.paused = paused;
+        let changed = std::mem::replace(&mut entry.paused, paused) != paused;
+        // What starts nowhere yet is recorded with its start.
+        if changed && !matches!(entry.ownership, Ownership::Resolving(_)) {
+            self.record_pause(split, paused);
+        }
         self.reconsider(split, now);
         Ok(())
+    }
+
+    /// Has it recorded that a split is paused, or is no longer.
+    ///
+    /// Of what waits for the log the last counts, so that whoever pauses and resumes while it does not
+    /// answer fills no memory; a snapshot in between has what was so then.
+    fn record_pause(&mut self, split: &S, paused: bool) {
+        let snapshot = |record: &LogRecord<S>| matches!(record, LogRecord::Snapshot(_));
+        let since = self
+            .to_append
+            .iter()
+            .rposition(snapshot)
+            .map_or(0, |at| at + 1);
+        let is_meant = |record: &LogRecord<S>| matches!(record, LogRecord::Paused(one) | LogRecord::Resumed(one) if one == split);
+        let mut at = 0;
+        self.to_append.retain(|record| {
+            at += 1;
+            at <= since || !is_meant(record)
+        });
+        let split = split.clone();
+        self.to_append.push(if paused {
+            LogRecord::Paused(split)
+        } else {
+            LogRecord::Resumed(split)
+        });
     }
 
     fn readmit(&mut self, split: S, now: Duration) -> Result<(), Refusal> {
@@ -133,9 +165,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let why = "cannot be readmitted: it is not quarantined";
             return Err((format!("split {split}"), why.to_owned()));
         };
-        if let Ownership::Quarantined(next) = &entry.ownership {
-            let next = next.clone();
-            entry.ownership = Ownership::Idle { next, since: now };
+        if let Ownership::Quarantined { next, since } = &entry.ownership {
+            let (next, since) = (next.clone(), *since);
+            entry.ownership = Ownership::Idle { next, since };
         }
         entry.failing = None;
         if let Some(identity) = entry.replaced_by.take() {

@@ -34,15 +34,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let position = one.position;
             let again = (self.replaying.as_ref())
                 .is_some_and(|replaying| replaying.moves(&split, &position));
+            let next = position.clone();
+            let since = one.unlisted_since.map(|tick| self.when_named(tick));
+            let since = since.map_or(now, |since| since.min(now));
             if one.quarantined {
                 self.quarantined.insert(split.clone());
             }
             let ownership = if one.quarantined && !again {
-                Ownership::Quarantined(position.clone())
+                Ownership::Quarantined { next, since }
             } else {
-                let next = position.clone();
-                let since = one.unlisted_since.map(|tick| self.when_named(tick));
-                let since = since.map_or(now, |since| since.min(now));
                 Ownership::Idle { next, since }
             };
             let listed = match &self.metadata {
@@ -51,6 +51,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             };
             self.bound.insert(split.clone(), position);
             let mut entry = Entry::restored(ownership, listed);
+            entry.paused = one.paused && !defect::is(Defect::PauseForgotten);
             entry.identity = one.identity;
             entry.unlisted_since = one.unlisted_since;
             self.insert(split, entry, now);
@@ -67,6 +68,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// Takes a split out of the table, as if it had never been found.
     pub(super) fn remove(&mut self, split: &S) {
+        self.wait_no_more(split);
         let group = S::Metadata::group_of(split);
         if let Some(members) = self.groups.get_mut(&group) {
             members.remove(split);
@@ -116,7 +118,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Some(before) => before.changed_groups(&metadata),
             None => self.groups.keys().cloned().collect(),
         };
-        self.planning.calm(now + self.options.calm_for);
+        self.planning.calm(now, self.options.calm_for);
         self.metadata = Some(metadata.clone());
         // The epoch reaches every reader before any assignment that is made under it.
         if matches!(self.phase, Phase::Running | Phase::Replaying) {
@@ -139,20 +141,22 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
-        let was_listed = std::mem::replace(&mut entry.listed, listed);
+        let was_present = entry.present();
+        entry.listed = listed;
         entry.unlisted_since = match entry.unlisted_since {
             _ if listed => None,
             before => before.or(Some(at)),
         };
+        if was_present
+            && !listed
+            && let Some(since) = entry.ownership.keep_from(now)
+        {
+            self.kept.remove(&(since, split.clone()));
+        }
         match entry.ownership {
             Ownership::Resolving(_) if !listed => {
                 self.remove(split);
                 return;
-            }
-            Ownership::Idle { ref mut since, .. } if was_listed && !listed => {
-                // It is kept from here on, however long it was nobody's before.
-                self.kept.remove(&(*since, split.clone()));
-                *since = now;
             }
             Ownership::Idle { .. } if listed && defect::is(Defect::ReAddedAtStart) => {
                 self.remove(split);
@@ -161,16 +165,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             // Readers release what is not listed by themselves, when they hear of the epoch.
             Ownership::Assigned(reader) if !listed => {
                 entry.ownership = Ownership::Releasing(reader);
-                let awaited = Awaited::Release(entry.split_epoch);
                 let due = now + self.options.release_deadline;
-                self.deadlines.insert((due, split.clone(), awaited));
+                self.wait_for(split, due, Awaited::Release);
             }
             Ownership::Resolving(_)
             | Ownership::Recording(_)
             | Ownership::Idle { .. }
             | Ownership::Assigned(_)
             | Ownership::Releasing(_)
-            | Ownership::Quarantined(_) => {}
+            | Ownership::Quarantined { .. } => {}
         }
         self.reconsider(split, now);
     }
@@ -269,8 +272,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
-        if let Ownership::Idle { next, .. } = &entry.ownership {
-            entry.ownership = Ownership::Quarantined(next.clone());
+        if let Ownership::Idle { next, since } = &entry.ownership {
+            let (next, since) = (next.clone(), *since);
+            entry.ownership = Ownership::Quarantined { next, since };
         }
         if self.phase == Phase::Replaying && entry.ownership.reader().is_some() {
             let why = format!(
@@ -298,7 +302,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let Some(entry) = self.splits.get_mut(&split).filter(|entry| !entry.gone) else {
                 continue;
             };
+            let was_present = entry.present();
             entry.gone = true;
+            if was_present && let Some(since) = entry.ownership.keep_from(now) {
+                self.kept.remove(&(since, split.clone()));
+            }
             if matches!(entry.ownership, Ownership::Resolving(_)) {
                 self.remove(&split);
             }
@@ -322,8 +330,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         wait: Duration,
         now: Duration,
     ) {
-        let awaited = Awaited::Start(request, wait);
-        self.deadlines.insert((now + wait, split.clone(), awaited));
+        self.wait_for(&split, now + wait, Awaited::Start(request, wait));
         let sibling = self.splits.get(&split).is_some_and(|entry| entry.sibling);
         let ask = DiscoveryRequest::Resolve {
             request,
@@ -337,7 +344,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         match self.splits.get_mut(split) {
             Some(entry) if entry.ownership == Ownership::Resolving(request) => {
                 entry.ownership = Ownership::Recording(start.clone());
-                let identity = entry.identity.clone();
+                let (identity, paused) = (entry.identity.clone(), entry.paused);
                 self.to_append.push(LogRecord::Start {
                     split: split.clone(),
                     start,
@@ -347,9 +354,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     self.to_append
                         .push(LogRecord::Identified { split, identity });
                 }
+                if paused {
+                    self.to_append.push(LogRecord::Paused(split.clone()));
+                }
             }
-            Some(_) | None => self.ignored += 1,
+            Some(_) | None => {
+                self.ignored += 1;
+                return;
+            }
         }
+        self.wait_no_more(split);
     }
 
     /// The start of a split is durable.

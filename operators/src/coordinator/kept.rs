@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Coordinator;
-use super::ownership::Ownership;
 use crate::assignor::Assignor;
+use crate::defect::{self, Defect};
 use crate::event::SourceEvent;
 use crate::log::LogRecord;
 use crate::split::Split;
@@ -15,11 +15,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(entry) = self.splits.get(split) else {
             return;
         };
-        if let Ownership::Idle { since, .. } = entry.ownership {
+        if let Some((_, since)) = entry.ownership.kept() {
             let one = (since, split.clone());
-            if entry.listed && !entry.gone {
+            if entry.present() {
                 self.kept.remove(&one);
-            } else {
+            } else if !(entry.is_quarantined() && defect::is(Defect::FailedKeptForEver)) {
                 self.kept.insert(one);
             }
         }
@@ -29,10 +29,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// may wait for its tick to be closed, which is looked at when that is.
     pub(super) fn forget_due(&self) -> Option<Duration> {
         let (since, split) = self.kept.first()?;
-        let waits = self.splits.get(split).is_some_and(|entry| {
-            matches!(&entry.ownership, Ownership::Idle { next, .. } if self.bound.get(split) != Some(next))
-        });
-        (!waits).then(|| *since + self.options.kept_for)
+        self.is_bound(split).then(|| *since + self.options.kept_for)
+    }
+
+    /// Whether the tick is closed that says where a split that is kept goes on, and that it failed.
+    fn is_bound(&self, split: &S) -> bool {
+        let Some(entry) = self.splits.get(split) else {
+            return true;
+        };
+        let Some((next, _)) = entry.ownership.kept() else {
+            return true;
+        };
+        let failed = entry.is_quarantined() && entry.replaced_by.is_none();
+        self.bound.get(split) == Some(next) && (!failed || self.quarantined.contains(split))
     }
 
     /// Forgets positions that were kept for as long as was asked for, and the oldest of too many.
@@ -53,18 +62,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// Forgets a position; false if what was emitted up to it is not bound yet.
     fn forget(&mut self, since: Duration, split: &S) -> bool {
-        let Some(Ownership::Idle { next, since: at }) =
-            self.splits.get(split).map(|entry| &entry.ownership)
-        else {
+        let kept = (self.splits.get(split)).and_then(|entry| entry.ownership.kept());
+        let Some((next, _)) = kept.filter(|(_, at)| *at == since) else {
             return true;
         };
-        if *at != since {
-            return true;
-        }
-        if self.bound.get(split) != Some(next) {
+        let position = next.clone();
+        if !self.is_bound(split) {
             return false;
         }
-        let position = next.clone();
         self.remove(split);
         self.to_append.push(LogRecord::Forgotten(split.clone()));
         self.tell(SourceEvent::SplitForgotten {

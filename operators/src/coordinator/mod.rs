@@ -112,8 +112,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     quarantined: BTreeSet<S>,
     /// Splits that are not present, by how long their position has been kept.
     kept: BTreeSet<(Duration, S)>,
-    /// When to ask again where reading a split starts, and when to tell that one is not released.
-    deadlines: BTreeSet<(Duration, S, Awaited)>,
+    /// The splits of which something is awaited, by when it is no longer.
+    deadlines: BTreeSet<(Duration, S)>,
     last_request: RequestId,
     /// How far the clock that ticks are named by is before the one that is measured by, in
     /// milliseconds.
@@ -171,13 +171,15 @@ enum Early<M> {
     Answered(M),
 }
 
-/// What a deadline is about.
+/// What is awaited of a split: one thing at a time, by a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Awaited {
     /// Where reading the split starts, and how long it was waited for.
     Start(RequestId, Duration),
+    /// That a reader is prepared to take it from the one that has it.
+    Prepared(ReaderId),
     /// That its reader releases it.
-    Release(SplitEpoch),
+    Release,
 }
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
@@ -230,7 +232,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let since = self.starting_since?;
             return Some(since + advance::STALL_TOLD_AFTER);
         }
-        let deadline = self.deadlines.first().map(|(due, _, _)| *due);
+        let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
         let mut due = [deadline, kept, plan];
@@ -284,13 +286,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 | Ownership::Idle { .. }
                 | Ownership::Assigned(_)
                 | Ownership::Releasing(_)
-                | Ownership::Quarantined(_) => None,
+                | Ownership::Quarantined { .. } => None,
             });
         let splits = self.bound.iter().chain(starting).map(|(split, position)| {
             let entry = self.splits.get(split);
             let restored = RestoredSplit {
                 position: position.clone(),
                 quarantined: self.quarantined.contains(split),
+                paused: entry.is_some_and(|entry| entry.paused),
                 identity: entry.and_then(|entry| entry.identity.clone()),
                 unlisted_since: entry.and_then(|entry| entry.unlisted_since),
             };
@@ -380,6 +383,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 | LogRecord::Identified { .. }
                 | LogRecord::Readmitted(_)
                 | LogRecord::Forgotten(_)
+                | LogRecord::Paused(_)
+                | LogRecord::Resumed(_)
                 | LogRecord::Snapshot(_) => {}
             }
         }

@@ -22,7 +22,8 @@ pub struct CoordinatorOptions {
     /// How long the assignor waits for more to change after something has.
     pub plan_debounce: Duration,
     /// How long after a change of metadata no split is taken from its reader for balance: what the
-    /// change removes is gone at once, and what it adds is found by and by.
+    /// change removes is gone at once, and what it adds is found by and by. Further changes extend it
+    /// to five times as long at most; what a person asks for is done at once.
     pub calm_for: Duration,
     /// How often the assignor runs although nothing changed, for policies that look at loads;
     /// `None` is as often as the assignor says.
@@ -35,9 +36,11 @@ pub struct CoordinatorOptions {
     pub kept_for: Duration,
     /// How many positions of splits that are not listed are kept; beyond it the oldest goes.
     pub kept_max: usize,
-    /// Whether a reader hears of a split before the one that has it is asked to release it, so that
-    /// it can connect meanwhile.
+    /// Whether a reader prepares for a split before the one that has it is asked to release it, so
+    /// that the split is not without a reader while that one connects.
     pub prepare: bool,
+    /// How long a reader may take to prepare for a split before it is given it nevertheless.
+    pub prepare_deadline: Duration,
 }
 
 impl CoordinatorOptions {
@@ -59,6 +62,7 @@ impl CoordinatorOptions {
             kept_for: Duration::from_secs(7 * 24 * 60 * 60),
             kept_max: 100_000,
             prepare: false,
+            prepare_deadline: Duration::from_secs(1),
         }
     }
 }

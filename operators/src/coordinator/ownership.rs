@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Awaited;
 use crate::assignor::SplitLoad;
 use crate::epoch::{ReaderId, RequestId, SplitEpoch};
 use crate::split::Split;
@@ -32,6 +33,11 @@ pub(super) struct Entry<S: Split> {
     pub(super) paused: bool,
     /// Whether it appeared in a group whose other splits were known.
     pub(super) sibling: bool,
+    /// What is awaited of it, and by when.
+    pub(super) awaited: Option<(Duration, Awaited)>,
+    /// The reader that it may be taken for from the one that has it: that one is prepared, or took too
+    /// long.
+    pub(super) prepared: Option<ReaderId>,
     /// What was told of why it is not read, if it fails.
     pub(super) failing: Option<String>,
     pub(super) load: SplitLoad,
@@ -55,8 +61,8 @@ pub(super) enum Ownership<S: Split> {
     Assigned(ReaderId),
     /// A reader, which was told to release it and has not answered.
     Releasing(ReaderId),
-    /// Nobody: it failed at this position in a way that lasts.
-    Quarantined(S::Position),
+    /// Nobody: it failed at `next` in a way that lasts. It is kept at it like one that is idle.
+    Quarantined { next: S::Position, since: Duration },
 }
 
 impl<S: Split> Entry<S> {
@@ -75,6 +81,8 @@ impl<S: Split> Entry<S> {
             barred: false,
             paused: false,
             sibling: false,
+            awaited: None,
+            prepared: None,
             failing: None,
             load: SplitLoad::default(),
             emitted: 0,
@@ -92,11 +100,16 @@ impl<S: Split> Entry<S> {
 
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
-        self.listed && !self.gone && !self.paused && !self.barred && self.replaced_by.is_none()
+        self.present() && !self.paused && !self.barred && self.replaced_by.is_none()
+    }
+
+    /// Whether it is there, as far as metadata and discovery say.
+    pub(super) fn present(&self) -> bool {
+        self.listed && !self.gone
     }
 
     pub(super) fn is_quarantined(&self) -> bool {
-        matches!(self.ownership, Ownership::Quarantined(_))
+        matches!(self.ownership, Ownership::Quarantined { .. })
     }
 
     /// Whether the assignor may give it to a reader, now or once it is released.
@@ -104,9 +117,9 @@ impl<S: Split> Entry<S> {
         self.wanted()
             && match self.ownership {
                 Ownership::Idle { .. } | Ownership::Assigned(_) | Ownership::Releasing(_) => true,
-                Ownership::Resolving(_) | Ownership::Recording(_) | Ownership::Quarantined(_) => {
-                    false
-                }
+                Ownership::Resolving(_)
+                | Ownership::Recording(_)
+                | Ownership::Quarantined { .. } => false,
             }
     }
 }
@@ -116,7 +129,32 @@ impl<S: Split> Ownership<S> {
     pub(super) fn reader(&self) -> Option<ReaderId> {
         match self {
             Self::Assigned(reader) | Self::Releasing(reader) => Some(*reader),
-            Self::Resolving(_) | Self::Recording(_) | Self::Idle { .. } | Self::Quarantined(_) => {
+            Self::Resolving(_)
+            | Self::Recording(_)
+            | Self::Idle { .. }
+            | Self::Quarantined { .. } => None,
+        }
+    }
+
+    /// Where the split goes on and since when it is kept there, if nobody has it and its start is
+    /// durable.
+    pub(super) fn kept(&self) -> Option<(&S::Position, Duration)> {
+        match self {
+            Self::Idle { next, since } | Self::Quarantined { next, since } => Some((next, *since)),
+            Self::Resolving(_) | Self::Recording(_) | Self::Assigned(_) | Self::Releasing(_) => {
+                None
+            }
+        }
+    }
+
+    /// The split is kept from `now` on, however long it was nobody's before. Returns since when it
+    /// was, if it was.
+    pub(super) fn keep_from(&mut self, now: Duration) -> Option<Duration> {
+        match self {
+            Self::Idle { since, .. } | Self::Quarantined { since, .. } => {
+                Some(std::mem::replace(since, now))
+            }
+            Self::Resolving(_) | Self::Recording(_) | Self::Assigned(_) | Self::Releasing(_) => {
                 None
             }
         }

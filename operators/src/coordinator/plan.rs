@@ -19,6 +19,9 @@ use crate::split::Split;
 /// Seconds that count as "lately".
 const LATELY: u64 = 60;
 
+/// How many times as long as after one change counts are left unequal, at most, while changes go on.
+const CALM_TIMES_MAX: u32 = 5;
+
 /// What the assignor has decided.
 #[derive(Clone)]
 pub(super) struct Planning<S: Split, A> {
@@ -42,6 +45,10 @@ pub(super) struct Planning<S: Split, A> {
     /// that were moved in between, to fill gaps that the new ones are about to fill, would pause for
     /// nothing.
     calm_until: Option<Duration>,
+    /// When the first change came that no plan for balance has followed.
+    unbalanced_since: Option<Duration>,
+    /// Whether a person asked for the next plan, which no calm holds up.
+    asked: bool,
     /// Readers that are to have no splits.
     pub(super) drained: BTreeSet<ReaderId>,
     /// How many splits were taken from readers, by second.
@@ -51,7 +58,8 @@ pub(super) struct Planning<S: Split, A> {
 
 impl<S: Split, A> Hash for Planning<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.due, self.periodic, self.whole, self.calm_until).hash(hasher);
+        (self.due, self.periodic, self.whole, self.asked).hash(hasher);
+        (self.calm_until, self.unbalanced_since).hash(hasher);
         self.target.hash(hasher);
         (&self.homeless, &self.restless, &self.drained, &self.moved).hash(hasher);
     }
@@ -66,6 +74,8 @@ impl<S: Split, A> Planning<S, A> {
             periodic: None,
             whole: false,
             calm_until: None,
+            unbalanced_since: None,
+            asked: false,
             target: BTreeMap::new(),
             counts: BTreeMap::new(),
             homeless: BTreeSet::new(),
@@ -101,9 +111,32 @@ impl<S: Split, A> Planning<S, A> {
         self.whole = true;
     }
 
-    /// Moves nothing for balance until then.
-    pub(super) fn calm(&mut self, until: Duration) {
-        self.calm_until = Some(until);
+    /// A person asks for a plan over everything.
+    pub(super) fn obey(&mut self, now: Duration) {
+        self.asked = true;
+        self.trigger_whole(now);
+    }
+
+    /// Something changes at `now`: moves nothing for balance within `time`, or, if changes go on, a few
+    /// times as long.
+    pub(super) fn calm(&mut self, now: Duration, time: Duration) {
+        if self.calm_until.is_none_or(|until| until <= now) && !self.whole {
+            // The changes before left nothing to be balanced.
+            self.unbalanced_since = None;
+        }
+        let since = *self.unbalanced_since.get_or_insert(now);
+        self.calm_until = Some((now + time).min(since + CALM_TIMES_MAX * time));
+    }
+
+    /// Until when the plan at `now` moves nothing for balance, if it does not.
+    fn calm_at(&mut self, now: Duration) -> Option<Duration> {
+        self.calm_until.take_if(|until| *until <= now);
+        let asked = std::mem::take(&mut self.asked);
+        if asked || self.calm_until.is_none() {
+            self.unbalanced_since = None;
+            return None;
+        }
+        self.calm_until
     }
 
     pub(super) fn target(&self, split: &S) -> Option<ReaderId> {
@@ -269,8 +302,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Plans over everything.
     fn plan_whole(&mut self, now: Duration) {
         self.planning.whole = false;
-        self.planning.calm_until.take_if(|until| *until <= now);
-        let calm_until = self.planning.calm_until;
+        let calm_until = self.planning.calm_at(now);
         if let Some(until) = calm_until {
             self.planning.trigger_whole(until);
         }
@@ -377,17 +409,46 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 if Some(*reader) != target && self.phase != Phase::Replaying =>
             {
                 let reader = *reader;
+                let unprepared = target.filter(|to| entry.prepared != Some(*to));
+                if let Some(to) = unprepared.filter(|_| self.options.prepare) {
+                    self.prepare(&split, to, now);
+                    if defect::is(Defect::NotPrepared) {
+                        self.prepared(&split, to);
+                    }
+                    return None;
+                }
                 entry.ownership = Ownership::Releasing(reader);
                 let split_epoch = entry.split_epoch;
-                if let Some(target) = target.filter(|_| self.options.prepare) {
-                    let prepare = Directive::Prepare(split.clone());
-                    self.intentions.push_back(Intention::Send(target, prepare));
-                }
                 self.revoke(reader, split, split_epoch, now);
                 *self.planning.moved.entry(now.as_secs()).or_default() += 1;
                 Some(Settled::Revoked)
             }
+            (Ownership::Assigned(_), _) => {
+                // It stays where it is after all.
+                self.wait_no_more(&split);
+                None
+            }
             _ => None,
+        }
+    }
+
+    /// Has the reader that is to get a split connect to it, before the one that has it lets go.
+    fn prepare(&mut self, split: &S, target: ReaderId, now: Duration) {
+        if self.is_preparing(target, split) {
+            return;
+        }
+        let due = now + self.options.prepare_deadline;
+        self.wait_for(split, due, Awaited::Prepared(target));
+        let prepare = Directive::Prepare(split.clone());
+        self.intentions.push_back(Intention::Send(target, prepare));
+    }
+
+    /// A reader is prepared to take a split from the one that has it, or takes too long to be.
+    pub(super) fn prepared(&mut self, split: &S, reader: ReaderId) {
+        self.wait_no_more(split);
+        if let Some(entry) = self.splits.get_mut(split) {
+            entry.prepared = Some(reader);
+            self.planning.restless.insert(split.clone());
         }
     }
 
@@ -401,8 +462,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         now: Duration,
     ) {
         let due = now + self.options.release_deadline;
-        let awaited = Awaited::Release(split_epoch);
-        self.deadlines.insert((due, split.clone(), awaited));
+        self.wait_for(&split, due, Awaited::Release);
         let revoke = Directive::Revoke { split, split_epoch };
         self.intentions.push_back(Intention::Send(reader, revoke));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ownership::Ownership;
-use super::{Coordinator, Intention, Phase};
+use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::{Assignor, ReaderProfile};
 use crate::defect::{self, Defect};
 use crate::epoch::{ReaderId, SplitEpoch};
@@ -81,17 +81,32 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     });
                 }
             }
-            Report::Progress { reader, lags } => {
-                for (split, split_epoch, lag) in lags {
-                    if self.is_current(reader, &split, split_epoch)
-                        && let Some(entry) = self.splits.get_mut(&split)
-                    {
-                        entry.load.lag = lag;
-                    }
+            Report::Progress { reader, lags } => self.progress(reader, lags),
+            Report::Prepared { reader, split } => {
+                if self.is_preparing(reader, &split) {
+                    self.prepared(&split, reader);
+                } else {
+                    self.ignored += 1;
                 }
             }
             Report::Command(command) => self.obey(command, now),
         }
+    }
+
+    fn progress(&mut self, reader: ReaderId, lags: Vec<(S, SplitEpoch, u64)>) {
+        for (split, split_epoch, lag) in lags {
+            if self.is_current(reader, &split, split_epoch)
+                && let Some(entry) = self.splits.get_mut(&split)
+            {
+                entry.load.lag = lag;
+            }
+        }
+    }
+
+    /// Whether it is awaited that a reader is prepared for a split.
+    pub(super) fn is_preparing(&self, reader: ReaderId, split: &S) -> bool {
+        let awaited = self.splits.get(split).and_then(|entry| entry.awaited);
+        awaited.is_some_and(|(_, awaited)| awaited == Awaited::Prepared(reader))
     }
 
     fn hello(&mut self, reader: ReaderProfile, configuration: Configuration) {
@@ -130,10 +145,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// A split is nobody's from here on, and goes on at `next`.
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
+        self.wait_no_more(split);
         if let Some(entry) = self.splits.get_mut(split) {
             let barred = std::mem::take(&mut entry.barred);
             entry.ownership = if barred || entry.replaced_by.is_some() {
-                Ownership::Quarantined(next)
+                Ownership::Quarantined { next, since: now }
             } else {
                 Ownership::Idle { next, since: now }
             };
@@ -162,8 +178,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     fn quarantine(&mut self, split: &S, next: S::Position, now: Duration) {
+        self.wait_no_more(split);
         if let Some(entry) = self.splits.get_mut(split) {
-            entry.ownership = Ownership::Quarantined(next);
+            entry.ownership = Ownership::Quarantined { next, since: now };
         }
         self.reconsider(split, now);
     }

@@ -46,6 +46,8 @@ pub struct SplitSnapshot<S: Split> {
     pub position: S::Position,
     /// Whether it is quarantined there.
     pub quarantined: bool,
+    /// Whether it is paused.
+    pub paused: bool,
     /// What it was when its identity was last learnt, if it ever was.
     pub identity: Option<S::Identity>,
     /// The tick from which on the metadata does not list it, if it does not.

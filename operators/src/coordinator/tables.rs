@@ -1,6 +1,7 @@
 //! How much the coordinator holds.
 
 use super::Coordinator;
+use super::ownership::Entry;
 
 /// The sizes of everything in a coordinator that grows.
 ///
@@ -13,6 +14,8 @@ use super::Coordinator;
 pub struct Tables {
     /// Splits whose start is known or asked for.
     pub splits: usize,
+    /// Splits that are not present and that nobody has, be it that they failed.
+    pub absent: usize,
     /// Positions that are kept of splits that are not present.
     pub kept: usize,
     /// Requests and releases that are awaited.
@@ -32,8 +35,10 @@ pub struct Tables {
 impl<S: crate::split::Split, A> Coordinator<S, A> {
     /// How much there is of everything.
     pub fn tables(&self) -> Tables {
+        let absent = |entry: &&Entry<S>| !entry.present() && entry.ownership.kept().is_some();
         Tables {
             splits: self.splits.len(),
+            absent: self.splits.values().filter(absent).count(),
             kept: self.kept.len(),
             deadlines: self.deadlines.len(),
             unsettled: self.planning.unsettled(),

@@ -54,7 +54,9 @@ impl LogExtent {
                 | LogRecord::Identified { .. }
                 | LogRecord::Binding(_)
                 | LogRecord::Readmitted(_)
-                | LogRecord::Forgotten(_) => {}
+                | LogRecord::Forgotten(_)
+                | LogRecord::Paused(_)
+                | LogRecord::Resumed(_) => {}
             }
             self.next.0 += 1;
         }

@@ -173,6 +173,10 @@ pub enum LogRecord<S: Split> {
     Readmitted(S),
     /// The position of a split is not kept any more.
     Forgotten(S),
+    /// A split is not read until it is resumed.
+    Paused(S),
+    /// A split is read again that was paused.
+    Resumed(S),
     /// All that the records before say.
     Snapshot(Snapshot<S>),
 }

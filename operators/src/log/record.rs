@@ -18,7 +18,7 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 11")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     kind: Option<Kind>,
 }
 
@@ -40,6 +40,10 @@ enum Kind {
     Forgotten(Vec<u8>),
     #[prost(message, tag = "8")]
     Snapshot(SnapshotMessage),
+    #[prost(bytes, tag = "9")]
+    Paused(Vec<u8>),
+    #[prost(bytes, tag = "10")]
+    Resumed(Vec<u8>),
     #[prost(message, tag = "11")]
     Identified(IdentityMessage),
 }
@@ -70,6 +74,8 @@ struct PositionMessage {
     position: Vec<u8>,
     #[prost(bool, tag = "3")]
     quarantined: bool,
+    #[prost(bool, tag = "4")]
+    paused: bool,
     #[prost(bytes, optional, tag = "5")]
     identity: Option<Vec<u8>>,
     #[prost(uint64, optional, tag = "6")]
@@ -165,6 +171,7 @@ where
             split: split.store(),
             position: start.store(),
             quarantined: false,
+            paused: false,
             identity: None,
             unlisted_since: None,
         }),
@@ -175,6 +182,8 @@ where
         LogRecord::Binding(binding) => Kind::Binding(binding_message(binding)),
         LogRecord::Readmitted(split) => Kind::Readmitted(split.store()),
         LogRecord::Forgotten(split) => Kind::Forgotten(split.store()),
+        LogRecord::Paused(split) => Kind::Paused(split.store()),
+        LogRecord::Resumed(split) => Kind::Resumed(split.store()),
         LogRecord::Snapshot(snapshot) => Kind::Snapshot(snapshot_message(snapshot)),
     };
     RecordMessage { kind: Some(kind) }
@@ -210,6 +219,7 @@ where
         split: one.split.store(),
         position: one.position.store(),
         quarantined: one.quarantined,
+        paused: one.paused,
         identity: one.identity.as_ref().map(Stored::store),
         unlisted_since: one.unlisted_since.map(|tick| tick.0),
     });
@@ -259,6 +269,8 @@ where
         Kind::Binding(binding) => LogRecord::Binding(restore_binding(binding)?),
         Kind::Readmitted(split) => LogRecord::Readmitted(S::restore(&split)?),
         Kind::Forgotten(split) => LogRecord::Forgotten(S::restore(&split)?),
+        Kind::Paused(split) => LogRecord::Paused(S::restore(&split)?),
+        Kind::Resumed(split) => LogRecord::Resumed(S::restore(&split)?),
         Kind::Snapshot(snapshot) => LogRecord::Snapshot(restore_snapshot(snapshot)?),
     })
 }
@@ -301,6 +313,7 @@ where
             split: S::restore(&one.split)?,
             position: S::Position::restore(&one.position)?,
             quarantined: one.quarantined,
+            paused: one.paused,
             identity: one.identity.as_deref().map(Stored::restore).transpose()?,
             unlisted_since: one.unlisted_since.map(Tick),
         })

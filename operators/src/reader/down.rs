@@ -84,17 +84,22 @@ impl<S: Split, B> ReaderState<S, B> {
         if lags.is_empty() {
             return;
         }
+        // While ticks are given again, what is waited for is what the fetcher was given.
+        let looked_until = |split: &S| match self.is_fetched_for_replay(split) {
+            true => now,
+            false => self.emitted_until,
+        };
         let stuck: Vec<_> = lags
             .iter()
             .filter(|(split, split_epoch, lag)| {
                 let held = self.held.get(split);
+                // Not by `now`: while the log holds up the reader, nothing of the split can come.
                 let still = held.is_some_and(|held| {
                     held.split_epoch == *split_epoch
                         && held.parked.is_none()
-                        && held.moved_at + self.options.stuck_after <= now
+                        && held.moved_at + self.options.stuck_after <= looked_until(split)
                 });
-                let reading = self.emitting_at().is_some() || self.is_fetched_for_replay(split);
-                *lag > 0 && still && reading
+                *lag > 0 && still
             })
             .cloned()
             .collect();

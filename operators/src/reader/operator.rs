@@ -16,7 +16,7 @@ use crate::binding::SplitError;
 use crate::clock::{self, Alarm};
 use crate::epoch::ReaderId;
 use crate::event::SourceEvent;
-use crate::fetcher::{Fetched, Piece, Polled, SplitFetcher};
+use crate::fetcher::{Fetched, Piece, Polled, Prepared, SplitFetcher};
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::port::{ContainerPort, ItemPort, Port};
 use crate::protocol::{Directive, Report};
@@ -161,7 +161,11 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
                 ReaderAction::Unfetch(split, split_epoch) => {
                     self.fetcher.unassign(&split, split_epoch);
                 }
-                ReaderAction::Prepare(split) => self.fetcher.prepare(&split),
+                ReaderAction::Prepare(split) => {
+                    if self.fetcher.prepare(&split) == Prepared::AtOnce {
+                        self.state.handle_prepared(split);
+                    }
+                }
                 ReaderAction::Downgrade(tick) => {
                     let time = (self.options.time.time_of)(tick);
                     self.batches.downgrade(&time);
@@ -275,6 +279,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
                     }
                 }
                 Fetched::Down(down) => self.state.handle_down(down, now),
+                Fetched::Prepared(split) => self.state.handle_prepared(split),
                 Fetched::Health(health) => said.push(health),
             }
         }
@@ -343,6 +348,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
                     self.state.handle_piece(&piece, now);
                 }
                 Fetched::Down(down) => self.state.handle_down(down, now),
+                Fetched::Prepared(split) => self.state.handle_prepared(split),
                 Fetched::Health(health) => self.say(health),
             }
         }

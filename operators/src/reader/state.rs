@@ -47,7 +47,8 @@ pub enum ReaderAction<S: Split> {
     Fetch(S, SplitEpoch, S::Position),
     /// Have the fetcher stop reading a split.
     Unfetch(S, SplitEpoch),
-    /// Have the fetcher connect to where a split is read from.
+    /// Have the fetcher connect to where a split is read from; answered by
+    /// [`handle_prepared`](ReaderState::handle_prepared).
     Prepare(S),
     /// The capabilities may be downgraded to this tick, the oldest that is not durable.
     Downgrade(Tick),
@@ -95,6 +96,8 @@ pub struct ReaderState<S: Split, B> {
     moved: BTreeMap<(S, SplitEpoch), Emitted<S>>,
     pub(super) errors: Vec<SplitError<S>>,
     open_bytes: usize,
+    /// When the last tick was closed in which something could be emitted until then.
+    pub(super) emitted_until: Duration,
     /// Splits to be given to the fetcher again, by when.
     pub(super) retries: BTreeMap<(Duration, S), SplitEpoch>,
     pub(super) actions: VecDeque<ReaderAction<S>>,
@@ -108,6 +111,7 @@ impl<S: Split, B: Hash> Hash for ReaderState<S, B> {
         (&self.open, &self.undurable, self.ending).hash(hasher);
         (&self.moved, &self.errors, self.open_bytes).hash(hasher);
         (&self.retries, &self.actions, &self.replaying).hash(hasher);
+        self.emitted_until.hash(hasher);
     }
 }
 
@@ -153,6 +157,7 @@ impl<S: Split, B> ReaderState<S, B> {
             moved: BTreeMap::new(),
             errors: Vec::new(),
             open_bytes: 0,
+            emitted_until: Duration::ZERO,
             retries: BTreeMap::new(),
             actions: VecDeque::from([ReaderAction::Report(Report::Hello {
                 reader,
@@ -205,7 +210,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 epoch, metadata, ..
             } => self.adopt(epoch, metadata),
             Directive::Assign(assignment) => self.assign(assignment, now),
-            Directive::Prepare(split) => self.actions.push_back(ReaderAction::Prepare(split)),
+            Directive::Prepare(split) => self.prepare(split),
             Directive::Revoke { split, split_epoch } => {
                 if self.holds(&split, split_epoch) {
                     self.release(&split, ReleaseReason::Revoked);
@@ -214,7 +219,12 @@ impl<S: Split, B> ReaderState<S, B> {
                     self.ignored += 1;
                 }
             }
-            Directive::Tick { close, open, last } => self.tick(close, open, last),
+            Directive::Tick { close, open, last } => {
+                if self.emitting_at().is_some() {
+                    self.emitted_until = now;
+                }
+                self.tick(close, open, last);
+            }
             Directive::Durable(tick) if self.replaying.is_some() => self.replay_durable(tick),
             Directive::Durable(tick) => self.durable(tick),
             Directive::BeginReplay(from) => self.begin_replay(from),
@@ -329,6 +339,23 @@ impl<S: Split, B> ReaderState<S, B> {
         self.held
             .get(split)
             .is_some_and(|held| held.split_epoch == split_epoch)
+    }
+
+    fn prepare(&mut self, split: S) {
+        let metadata = self.metadata.as_ref();
+        if metadata.is_some_and(|(_, metadata)| metadata.lists(&split)) {
+            self.actions.push_back(ReaderAction::Prepare(split));
+        } else {
+            // It will not come under this metadata, so there is nothing to wait for.
+            self.handle_prepared(split);
+        }
+    }
+
+    /// The fetcher is connected to where a split is read from, or never will be.
+    pub fn handle_prepared(&mut self, split: S) {
+        let reader = self.id;
+        let prepared = Report::Prepared { reader, split };
+        self.actions.push_back(ReaderAction::Report(prepared));
     }
 
     fn adopt(&mut self, epoch: MetadataEpoch, metadata: S::Metadata) {

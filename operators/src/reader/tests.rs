@@ -57,14 +57,16 @@ fn assign(state: &mut State, split_epoch: u64, start: u64) {
 }
 
 fn tick(state: &mut State, close: Option<u64>, open: u64, last: bool) {
-    state.handle_directive(
-        Directive::Tick {
-            close: close.map(Tick),
-            open: Tick(open),
-            last,
-        },
-        NOW,
-    );
+    tick_at(state, close, open, last, NOW);
+}
+
+fn tick_at(state: &mut State, close: Option<u64>, open: u64, last: bool, now: Duration) {
+    let directive = Directive::Tick {
+        close: close.map(Tick),
+        open: Tick(open),
+        last,
+    };
+    state.handle_directive(directive, now);
 }
 
 fn piece(split_epoch: u64, start: u64, end: u64) -> Piece<Letter, ()> {
@@ -235,7 +237,29 @@ fn a_split_that_brings_nothing_after_a_failure_is_read_again_too() {
     assert_eq!(state.poll_timeout(), None);
 
     let stuck = due + ReaderOptions::default().stuck_after;
+    tick_at(&mut state, Some(1), 2, false, stuck);
     state.handle_lags(vec![(A, SplitEpoch(1), 5)], stuck);
+
+    assert!(state.poll_timeout().is_some());
+}
+
+/// With a log slower than the ticks a reader emits in a small part of the time. If the lags were never
+/// looked at just then, a split that was stuck was never read again; and one of which nothing could be
+/// emitted for long is not stuck.
+#[test]
+fn a_split_is_stuck_by_the_ticks_in_which_it_could_have_moved() {
+    let mut state = reading_a();
+    let long = NOW + ReaderOptions::default().stuck_after;
+    tick(&mut state, Some(1), 2, false);
+    tick(&mut state, Some(2), 3, false);
+    assert_eq!(state.emitting_at(), None);
+    state.handle_lags(vec![(A, SplitEpoch(1), 5)], long);
+    assert_eq!(state.poll_timeout(), None, "nothing could be emitted");
+
+    state.handle_directive(Directive::Durable(Tick(1)), long);
+    tick_at(&mut state, Some(3), 4, false, long);
+    assert_eq!(state.emitting_at(), None);
+    state.handle_lags(vec![(A, SplitEpoch(1), 5)], long);
 
     assert!(state.poll_timeout().is_some());
 }

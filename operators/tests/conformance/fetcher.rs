@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use timely_splits::conformance::FetcherRig;
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
-use timely_splits::fetcher::{Fetched, Polled, SplitFetcher};
+use timely_splits::fetcher::{Fetched, Polled, Prepared, SplitFetcher};
 use timely_splits::wake::Waker;
 
 use super::support::{Letter, Letters, Row, World, WorldFetcher};
@@ -39,6 +39,8 @@ enum Defect {
     InventsLag,
     LeaksBytes,
     CutsAwayTheRest,
+    IsNeverPrepared,
+    IsPreparedTwice,
 }
 
 /// The fetcher of the tests' world, with something wrong.
@@ -51,6 +53,7 @@ struct Faulty {
     /// Fetched and not handed over.
     hoard: Vec<Item>,
     epochs: BTreeMap<Letter, Vec<SplitEpoch>>,
+    preparing: Vec<Letter>,
     polls: usize,
 }
 
@@ -121,6 +124,18 @@ impl SplitFetcher<Letter> for Faulty {
         }
     }
 
+    fn prepare(&mut self, split: &Letter) -> Prepared {
+        let answers = match self.defect {
+            Defect::IsNeverPrepared => 0,
+            Defect::IsPreparedTwice => 2,
+            _ => 1,
+        };
+        // It takes until the next poll, as when there is something to connect to.
+        self.preparing.extend(std::iter::repeat_n(*split, answers));
+        self.waker.wake();
+        Prepared::Later
+    }
+
     fn lag(&self, _split: &Letter, _position: &u64) -> Option<u64> {
         (self.defect == Defect::InventsLag).then_some(1)
     }
@@ -134,6 +149,7 @@ impl SplitFetcher<Letter> for Faulty {
     }
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Item>) -> Polled {
+        fetched.extend(self.preparing.drain(..).map(Fetched::Prepared));
         let mut items = Vec::new();
         let mut polled = Polled::Drained;
         if !self.hoard.is_empty() {
@@ -206,6 +222,7 @@ impl FetcherRig for Rig {
             cut: Arc::clone(&self.cut),
             hoard: Vec::new(),
             epochs: BTreeMap::new(),
+            preparing: Vec::new(),
             polls: 0,
         }
     }
@@ -273,7 +290,9 @@ fn each_broken_fetcher_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::ForgetsAtMetadata, "F10"),
         (Defect::InventsLag, "F11"),
         (Defect::LeaksBytes, "F12"),
-        (Defect::CutsAwayTheRest, "F13"),
+        (Defect::IsNeverPrepared, "F13"),
+        (Defect::IsPreparedTwice, "F13"),
+        (Defect::CutsAwayTheRest, "F14"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

@@ -73,7 +73,7 @@ impl FetcherRig for Rig {
     }
 
     fn numbers(&self, batch: &Vec<Line>) -> Vec<u64> {
-        let numbers = batch.iter().map(|(_, line)| line.parse());
+        let numbers = batch.iter().map(|(_, _, line)| line.parse());
         numbers
             .map(|number| number.expect("every line is a number"))
             .collect()
@@ -144,5 +144,5 @@ fn the_fetcher_keeps_its_contract() {
 fn the_discovery_keeps_its_contract() {
     kit()
         .discovery(Rig::new)
-        .assert_kept_but(&["D5", "D8", "D9"]);
+        .assert_kept_but(&["D5", "D8", "D9", "D11"]);
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use timely_splits::event::SourceEvent;
+use timely_splits::fetcher::DownCause;
+use timely_splits::health::FailureKind;
 
 use crate::forest::Forest;
 use crate::rig::{Rig, TICK, leaf, settings};
@@ -75,6 +77,40 @@ pub(crate) fn a_split_that_comes_back_after_its_position_was_kept_starts_by_its_
 
     rig.list("a");
 
+    assert_eq!(rig.model.readers[0].fetcher[&leaf('a', 0)].1, 0);
+    rig.assert_all_read();
+}
+
+/// A split that had failed was never forgotten once nothing listed it, so that the table of splits grew
+/// for as long as such splits came and went.
+#[test]
+fn a_split_that_failed_is_forgotten_like_any_other_that_nothing_lists() {
+    let mut options = settings(1);
+    options.coordinator.kept_for = Duration::from_secs(60);
+    options.coordinator.kept_max = 3;
+    let mut rig = Rig::closed(options);
+    for tree in "abcdef".chars() {
+        rig.ends.insert(leaf(tree, 0), 10);
+    }
+    rig.open();
+    rig.list("abcdef");
+    for tree in "abcdef".chars() {
+        rig.read_some(leaf(tree, 0), 4);
+        rig.break_down(leaf(tree, 0), DownCause::Failed(FailureKind::Definite));
+    }
+    rig.pass(Duration::from_secs(3_600));
+    assert_eq!(rig.model.coordinator.tables().splits, 6, "they are listed");
+
+    rig.list("");
+    rig.tick();
+    assert_eq!(rig.model.coordinator.tables().kept, 3);
+    rig.pass(Duration::from_secs(61));
+
+    let forgotten =
+        |event: &&SourceEvent<_>| matches!(event, SourceEvent::SplitForgotten { position: 4, .. });
+    assert_eq!(rig.said.iter().filter(forgotten).count(), 6);
+    assert_eq!(rig.model.coordinator.tables().splits, 0);
+    rig.list("a");
     assert_eq!(rig.model.readers[0].fetcher[&leaf('a', 0)].1, 0);
     rig.assert_all_read();
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use timely_splits::defect::{self, Defect};
 
 use crate::quiet::quietly;
-use crate::{changes, failures, moves, restarts};
+use crate::{changes, failures, moves, plans, restarts};
 
 macro_rules! cases {
     ($($module:ident: $($case:ident)*;)*) => {
@@ -25,6 +25,7 @@ const CASES: &[(&str, fn())] = cases! {
         what_is_left_on_one_reader_is_spread_and_what_comes_back_moves_nothing;
     failures:
         a_split_that_fails_for_good_is_quarantined_and_nothing_of_it_is_emitted
+        a_split_that_fails_for_now_is_read_on_by_the_same_reader_where_it_failed
         a_fetcher_that_crashes_five_times_is_retried_later_and_later_and_then_quarantined
         a_cluster_that_cannot_be_reached_for_long_costs_the_others_nothing
         a_process_that_stands_still_keeps_what_it_has_and_the_frontier_waits;
@@ -32,12 +33,16 @@ const CASES: &[(&str, fn())] = cases! {
         a_hanging_fetcher_does_not_delay_the_release_and_its_late_batch_is_dropped
         a_late_batch_is_dropped_when_its_split_has_come_back_to_the_same_reader
         a_revocation_that_crosses_the_end_of_a_split_comes_to_one_end
+        a_failure_that_comes_after_the_release_ends_nothing
+        a_revocation_that_crosses_the_disappearance_of_a_split_comes_to_one_end
         a_split_removed_and_added_again_while_its_release_is_in_flight_has_one_owner
         an_assignment_of_an_older_epoch_is_refused_with_its_position
         an_assignment_that_is_overtaken_by_a_removal_emits_nothing
         a_pause_and_a_move_in_one_tick_end_in_a_pause_in_both_orders
         a_release_that_comes_twice_or_late_is_ignored_and_counted
         a_split_whose_batch_is_held_back_moves_with_what_was_emitted;
+    plans:
+        a_split_with_nearly_all_bytes_is_isolated_and_told_and_then_all_is_at_rest;
     restarts:
         what_was_assigned_right_before_a_crash_is_read_from_the_durable_binding
         a_start_that_is_in_the_log_is_not_asked_for_again
@@ -45,9 +50,14 @@ const CASES: &[(&str, fn())] = cases! {
         a_restart_reads_nothing_before_it_knows_the_metadata_in_force
         a_restart_with_another_count_of_workers_balances_over_them
         what_went_while_it_was_down_is_kept_in_silence_and_what_came_starts_by_its_rule
+        a_metadata_service_that_fails_again_and_again_changes_nothing
+        a_metadata_service_that_has_never_answered_leaves_the_source_waiting
         a_metadata_service_that_fails_after_a_restart_leaves_in_force_what_was
         a_crash_in_the_middle_of_a_move_changes_nothing_that_is_emitted
+        a_log_that_is_cut_off_anywhere_is_read_to_its_last_record
         a_log_that_does_not_hold_together_is_refused_with_words
+        a_snapshot_that_does_not_hold_together_is_refused_with_words
+        a_source_that_is_ended_in_the_middle_of_a_move_tells_all_once
         a_source_ends_while_a_split_moves_and_without_splits_and_goes_on_after_a_restart;
 };
 

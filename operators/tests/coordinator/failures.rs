@@ -28,6 +28,30 @@ pub(crate) fn a_split_that_fails_for_good_is_quarantined_and_nothing_of_it_is_em
     rig.assert_all_read();
 }
 
+/// C5, where what failed may pass: the same reader goes on under the same split epoch, from the record
+/// that failed.
+#[test]
+pub(crate) fn a_split_that_fails_for_now_is_read_on_by_the_same_reader_where_it_failed() {
+    let mut rig = Rig::reading(2, "ab");
+    let a = leaf('a', 0);
+    let reader = rig.owner(a).expect("it is read");
+    rig.read_some(a, 3);
+    let late = rig.piece(reader, a, 4);
+    let told = rig.model.readers[reader].fetcher[&a];
+
+    rig.break_down(a, DownCause::Failed(FailureKind::Transient));
+    // What lies behind the hole is not emitted before it is.
+    let mut behind = late.clone();
+    (behind.start, behind.end) = (5, 7);
+    assert_eq!(rig.bring(reader, behind), Verdict::Drop);
+    rig.pass(Duration::from_secs(1));
+
+    assert_eq!(rig.owner(a), Some(reader));
+    assert_eq!(rig.model.readers[reader].fetcher[&a], told);
+    assert_eq!(rig.model.history.next(&a), Some(3));
+    rig.assert_all_read();
+}
+
 /// C6.
 #[test]
 pub(crate) fn a_fetcher_that_crashes_five_times_is_retried_later_and_later_and_then_quarantined() {

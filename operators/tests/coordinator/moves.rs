@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::epoch::SplitEpoch;
-use timely_splits::fetcher::DownCause;
+use timely_splits::fetcher::{DownCause, Fetched, FetcherDown};
 use timely_splits::health::FailureKind;
 use timely_splits::protocol::{Command, Report};
 use timely_splits::reader::Verdict;
@@ -44,25 +45,17 @@ pub(crate) fn a_late_batch_is_dropped_when_its_split_has_come_back_to_the_same_r
     rig.assert_all_read();
 }
 
-/// C4, as far as splits end: one that failed for good while it was asked back.
+/// C4, as far as splits end: one that fails for good while it is asked back.
 #[test]
 pub(crate) fn a_revocation_that_crosses_the_end_of_a_split_comes_to_one_end() {
     let mut rig = Rig::reading(2, "ab");
     let (a, old) = (leaf('a', 0), rig.owner(leaf('a', 0)).expect("it is read"));
+    rig.read_some(a, 3);
     rig.mute.insert(old);
     rig.break_down(a, DownCause::Failed(FailureKind::Definite));
-    rig.deaf.insert(old);
-    rig.model.command(
-        1 - old,
-        Command::Move {
-            split: a,
-            to: timely_splits::epoch::ReaderId(1 - old),
-        },
-    );
-    rig.settle();
+    rig.move_to(a, 1 - old);
 
     rig.mute.clear();
-    rig.deaf.clear();
     rig.settle();
 
     assert_eq!(rig.owner(a), None);
@@ -70,6 +63,58 @@ pub(crate) fn a_revocation_that_crosses_the_end_of_a_split_comes_to_one_end() {
     rig.tick();
     rig.tick();
     assert_eq!(rig.owner(a), None);
+    rig.ask(Command::Readmit(a));
+    rig.assert_all_read();
+}
+
+/// C4: the failure is found after the split was given back, and by the time that it is known, another
+/// reader has the split.
+#[test]
+pub(crate) fn a_failure_that_comes_after_the_release_ends_nothing() {
+    let mut rig = Rig::reading(2, "ab");
+    let (a, old) = (leaf('a', 0), rig.owner(leaf('a', 0)).expect("it is read"));
+    rig.read_some(a, 3);
+    let (split_epoch, _) = rig.model.readers[old].fetcher[&a];
+    rig.move_to(a, 1 - old);
+    let before = rig.model.readers[old].state.ignored();
+
+    let down = FetcherDown {
+        split: a,
+        split_epoch,
+        cause: DownCause::Failed(FailureKind::Definite),
+        message: "broken on purpose".to_owned(),
+    };
+    rig.model.fetched(old, Fetched::Down(down));
+    rig.settle();
+
+    assert_eq!(rig.model.readers[old].state.ignored(), before + 1);
+    assert_eq!(rig.owner(a), Some(1 - old));
+    rig.assert_all_read();
+}
+
+/// C4: the split ceases to exist while it is asked back, and exists again.
+#[test]
+pub(crate) fn a_revocation_that_crosses_the_disappearance_of_a_split_comes_to_one_end() {
+    let mut rig = Rig::reading(2, "ab");
+    let (a, old) = (leaf('a', 0), rig.owner(leaf('a', 0)).expect("it is read"));
+    rig.read_some(a, 3);
+    rig.mute.insert(old);
+    rig.move_to(a, 1 - old);
+    let (epoch, _) = rig.model.watch.adopted().cloned().expect("some metadata");
+    let splits = vec![a];
+    rig.model.discovered(DiscoveryEvent::Gone { epoch, splits });
+    rig.settle();
+
+    rig.mute.clear();
+    rig.settle();
+
+    assert_eq!(rig.owner(a), None);
+    assert!(!rig.model.watch.is_awaiting_release());
+    rig.tick();
+    rig.find();
+    let owner = rig.owner(a).expect("it is read again");
+    assert_eq!(rig.model.readers[owner].fetcher[&a].1, 3);
+    rig.assert_all_read();
 }
 
 /// C9.

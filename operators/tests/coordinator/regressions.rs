@@ -5,6 +5,7 @@ use std::time::Duration;
 use timely_splits::coordinator::Snapshot;
 use timely_splits::fetcher::DownCause;
 use timely_splits::health::FailureKind;
+use timely_splits::protocol::Command;
 
 use crate::forest::Leaf;
 use crate::rig::{Rig, TICK, leaf, settings};
@@ -120,6 +121,80 @@ fn a_reader_that_did_not_hear_of_a_removal_is_asked_for_the_split() {
     let (split_epoch, _) = rig.model.readers[0].fetcher[&leaf('a', 0)];
     assert_eq!(split_epoch.0, 2);
     rig.assert_all_read();
+}
+
+/// A pause ended with the run.
+#[test]
+fn a_pause_outlives_restarts_and_so_does_its_end() {
+    let mut rig = Rig::reading(1, "ab");
+    let a = leaf('a', 0);
+    rig.read_some(a, 4);
+    rig.ask(Command::Pause(a));
+    rig.tick();
+
+    rig.crash(2, "ab");
+    assert_eq!(rig.owner(a), None);
+    rig.tick();
+    rig.model.compact();
+    rig.crash(1, "ab");
+    assert_eq!(rig.owner(a), None, "a snapshot knows of it");
+    rig.ask(Command::Resume(a));
+    rig.crash(1, "ab");
+
+    assert_eq!(rig.model.readers[0].fetcher[&a].1, 4);
+    rig.assert_all_read();
+}
+
+/// A pause of a split whose start is asked for is recorded with the start.
+#[test]
+fn a_pause_of_a_split_that_has_no_start_yet_outlives_a_restart() {
+    let mut rig = Rig::reading(1, "");
+    let a = leaf('a', 0);
+    rig.ends.insert(a, 10);
+    rig.starts_answered = false;
+    rig.list("a");
+    rig.ask(Command::Pause(a));
+    rig.starts_answered = true;
+    rig.pass(settings(1).coordinator.start_deadline);
+    assert_eq!(rig.model.coordinator.tables().splits, 1);
+
+    rig.crash(1, "a");
+
+    assert_eq!((rig.owner(a), rig.starts_asked), (None, 2));
+    rig.ask(Command::Resume(a));
+    rig.assert_all_read();
+}
+
+/// Commands that are recorded must not fill the memory of a source whose log does not answer.
+#[test]
+fn pauses_while_the_log_hangs_fill_no_memory() {
+    let mut rig = Rig::reading(1, "a");
+    rig.log_answers = false;
+    rig.pass(TICK);
+    for _ in 0..200 {
+        rig.ask(Command::Pause(leaf('a', 0)));
+        rig.ask(Command::Resume(leaf('a', 0)));
+    }
+
+    assert!(rig.model.coordinator.tables().to_append <= 8);
+    rig.log_answers = true;
+    rig.settle();
+    rig.assert_all_read();
+}
+
+/// The deadline of a release that had come was kept until it was due.
+#[test]
+fn nothing_waits_for_a_release_that_has_come() {
+    let mut rig = Rig::reading(2, "ab");
+    let a = leaf('a', 0);
+    let old = rig.owner(a).expect("it is read");
+
+    for round in 0..10 {
+        rig.move_to(a, (old + 1 + round) % 2);
+    }
+    rig.list("b");
+
+    assert_eq!(rig.model.coordinator.tables().deadlines, 0);
 }
 
 /// A snapshot had a split quarantined whose failure was not bound: after a restart it was not read, and

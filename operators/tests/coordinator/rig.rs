@@ -37,6 +37,8 @@ pub(crate) struct Rig {
     pub(crate) deaf: BTreeSet<usize>,
     pub(crate) mute: BTreeSet<usize>,
     pub(crate) hung: BTreeSet<usize>,
+    /// Readers whose fetchers do not get as far as being prepared.
+    pub(crate) unprepared: BTreeSet<usize>,
     /// How often it was asked where a leaf starts.
     pub(crate) starts_asked: u64,
     pub(crate) said: Vec<SourceEvent<Leaf>>,
@@ -77,6 +79,7 @@ impl Rig {
             deaf: BTreeSet::new(),
             mute: BTreeSet::new(),
             hung: BTreeSet::new(),
+            unprepared: BTreeSet::new(),
             starts_asked: 0,
             said: Vec::new(),
         }
@@ -114,7 +117,8 @@ impl Rig {
         panic!("L: it does not come to rest");
     }
 
-    fn step(&mut self) -> bool {
+    /// Moves one message; false if there is none that is not held back.
+    pub(crate) fn step(&mut self) -> bool {
         self.said.append(&mut self.model.told);
         self.model.fetching.clear();
         for reader in 0..self.model.readers.len() {
@@ -131,6 +135,12 @@ impl Rig {
                 self.model.report(reader);
                 return true;
             }
+        }
+        if let Some((reader, leaf)) = self.model.preparing.pop_front() {
+            if !self.unprepared.contains(&reader) {
+                self.model.fetched(reader, Fetched::Prepared(leaf));
+            }
+            return true;
         }
         if self.log_answers && self.model.under_way.is_some() {
             self.model.appended();
@@ -266,6 +276,7 @@ impl Rig {
         self.deaf.clear();
         self.mute.clear();
         self.hung.clear();
+        self.unprepared.clear();
         self.said.clear();
     }
 

@@ -76,6 +76,8 @@ impl Reader {
             | Directive::Revoke { .. }
             | Directive::Prepare(_)
             | Directive::Durable(_)
+            | Directive::BeginReplay(_)
+            | Directive::Replay(_)
             | Directive::Reject { .. } => {}
         }
         self.state.handle_directive(directive, now());

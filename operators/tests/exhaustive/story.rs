@@ -173,8 +173,7 @@ fn report(report: &Report<Letter>) -> String {
         Report::Replayed { .. }
         | Report::Hello { .. }
         | Report::Progress { .. }
-        | Report::Command(_) => {
-            format!("{report:?}")
-        }
+        | Report::Prepared { .. }
+        | Report::Command(_) => format!("{report:?}"),
     }
 }

@@ -299,6 +299,17 @@ impl Simulation {
                 return Some(format!("{leaf} is read to {next:?} of {end}"));
             }
         }
+        let tables = self.model.coordinator.tables();
+        if tables.deadlines > 0 {
+            return Some(format!(
+                "something of {} splits is awaited",
+                tables.deadlines
+            ));
+        }
+        let kept = tables.kept;
+        if kept > self.case.swarm.kept_max {
+            return Some(format!("{kept} positions are kept"));
+        }
         watch
             .is_awaiting_release()
             .then(|| "a revocation is not answered".to_owned())

@@ -9,7 +9,6 @@ mod forest;
 #[path = "../support/history.rs"]
 mod history;
 #[path = "../support/model/mod.rs"]
-#[expect(dead_code, reason = "the cases of the coordinator use more of it")]
 mod model;
 #[path = "../support/quiet.rs"]
 mod quiet;
@@ -18,6 +17,7 @@ mod random;
 
 #[cfg(feature = "defects")]
 mod defects;
+mod fetch;
 mod fickle;
 mod heal;
 mod run;

@@ -28,6 +28,7 @@ pub(crate) struct Swarm {
     pub(crate) kept_for: Duration,
     pub(crate) kept_max: usize,
     pub(crate) prepare: bool,
+    pub(crate) prepare_deadline: Duration,
     pub(crate) snapshot_every: u32,
     /// Whether the assignor moves splits for no reason while there are faults.
     pub(crate) fickle: bool,
@@ -76,6 +77,7 @@ impl Swarm {
             kept_for: random.pick(&[ms(100), ms(1_000), day, day]),
             kept_max: random.pick(&[1, 3, 1_000, 1_000]),
             prepare: random.chance(30),
+            prepare_deadline: random.pick(&[ms(20), ms(300)]),
             snapshot_every: random.pick(&[1, 5, 1_000]),
             fickle: random.chance(50),
             crashes_max: random.pick(&[2, 5]),
@@ -110,6 +112,7 @@ impl Swarm {
             kept_for: self.kept_for,
             kept_max: self.kept_max,
             prepare: self.prepare,
+            prepare_deadline: self.prepare_deadline,
             snapshot_every: self.snapshot_every,
             ..CoordinatorOptions::new(self.readers)
         };

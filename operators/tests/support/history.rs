@@ -50,6 +50,8 @@ pub(crate) struct History<S: Split> {
     /// Splits that failed for good, and were not readmitted.
     quarantined: BTreeSet<S>,
     durably_quarantined: BTreeSet<S>,
+    /// Splits that are paused, as the log says.
+    durably_paused: BTreeSet<S>,
     /// Readmitted, as the log says, before the failure was bound.
     readmitted: BTreeSet<S>,
     epochs: BTreeMap<S, SplitEpoch>,
@@ -67,6 +69,7 @@ impl<S: Split<Position = u64>> History<S> {
             failed: BTreeMap::new(),
             quarantined: BTreeSet::new(),
             durably_quarantined: BTreeSet::new(),
+            durably_paused: BTreeSet::new(),
             readmitted: BTreeSet::new(),
             epochs: BTreeMap::new(),
             bound: None,
@@ -83,6 +86,11 @@ impl<S: Split<Position = u64>> History<S> {
     /// The splits that failed for good and were not readmitted.
     pub(crate) fn quarantined(&self) -> &BTreeSet<S> {
         &self.quarantined
+    }
+
+    /// The splits that are paused, as the log says.
+    pub(crate) fn durably_paused(&self) -> &BTreeSet<S> {
+        &self.durably_paused
     }
 
     /// The last tick whose binding is durable.
@@ -172,6 +180,7 @@ impl<S: Split<Position = u64>> History<S> {
         let next = self.next.remove(split);
         assert_eq!(next, Some(position), "I7: {split} is forgotten elsewhere");
         self.epochs.remove(split);
+        self.quarantined.remove(split);
     }
 
     /// A record is in the log for good.
@@ -193,6 +202,14 @@ impl<S: Split<Position = u64>> History<S> {
             }
             LogRecord::Forgotten(split) => {
                 self.durable.remove(split);
+                self.durably_quarantined.remove(split);
+                self.durably_paused.remove(split);
+            }
+            LogRecord::Paused(split) => {
+                self.durably_paused.insert(split.clone());
+            }
+            LogRecord::Resumed(split) => {
+                self.durably_paused.remove(split);
             }
             LogRecord::Snapshot(snapshot) => self.snapshot(snapshot),
             _ => {}
@@ -253,6 +270,12 @@ impl<S: Split<Position = u64>> History<S> {
         assert_eq!(
             quarantined, self.durably_quarantined,
             "I8: a snapshot has what is quarantined"
+        );
+        let paused = snapshot.splits.iter().filter(|one| one.paused);
+        let paused: BTreeSet<_> = paused.map(|one| one.split.clone()).collect();
+        assert_eq!(
+            paused, self.durably_paused,
+            "I8: a snapshot has what is paused"
         );
         assert_eq!(
             (snapshot.bound, snapshot.reserved),

@@ -172,8 +172,10 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     errors: Vec::new(),
                 });
             }
+            Directive::Prepare(split) => {
+                self.reports.push_back(Report::Prepared { reader, split });
+            }
             Directive::Tick { close: None, .. }
-            | Directive::Prepare(_)
             | Directive::Durable(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)

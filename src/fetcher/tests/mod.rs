@@ -176,6 +176,7 @@ impl Worker {
     fn take(&mut self, fetched: KafkaFetched) {
         match fetched {
             Fetched::Health(health) => self.health.push(health),
+            Fetched::Prepared(split) => panic!("nobody asked it to prepare for {split}"),
             Fetched::Down(down) => {
                 self.assigned.remove(&down.split);
                 self.downs.push(down);

@@ -309,6 +309,36 @@ pub(super) fn honest_about_lag<R: FetcherRig>(rig: R, context: Context) -> Check
     Ok(Done::Kept)
 }
 
+pub(super) fn prepares<R: FetcherRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = [0, 1, 2].map(|index| driver.rig.split(index));
+    driver.missing = "F13";
+    // Once when the fetcher is new, once when it reads: it may have to connect or not.
+    for round in 1..=2 {
+        for split in &splits {
+            driver.prepare(split);
+        }
+        driver.until("what it prepares for", |driver| driver.preparing.is_empty())?;
+        for split in &splits {
+            driver.rig.write(split, 1);
+            driver.begin(split, round);
+        }
+        driver.until("the records of splits that it prepared for", |driver| {
+            let mut counts = splits.iter().map(|split| driver.count(split));
+            counts.all(|count| count == round)
+        })?;
+        for split in &splits {
+            driver.unassign(split)?;
+        }
+    }
+    // Its answer may come although nobody waits any more.
+    driver.prepare(&splits[0]);
+    driver.adopt();
+    driver.until("what it prepares for", |driver| driver.preparing.is_empty())?;
+    drain(&mut driver)?;
+    Ok(Done::Kept)
+}
+
 pub(super) fn honest_about_memory<R: FetcherRig>(rig: R, context: Context) -> Checked<Done> {
     let mut driver = Driver::new(rig, context);
     let split = driver.rig.split(0);
@@ -352,7 +382,7 @@ pub(super) fn cuts<R: FetcherRig>(rig: R, context: Context) -> Checked<Done> {
             .map(|bounds| (bounds[0]..bounds[1]).collect())
             .collect();
         let parts = driver.cut(batch, &at);
-        ensure("F13", parts == expected, || {
+        ensure("F14", parts == expected, || {
             format!("a batch was cut to {parts:?}, expected {expected:?}")
         })?;
     }

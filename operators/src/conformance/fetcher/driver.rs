@@ -7,7 +7,7 @@ use super::FetcherRig;
 use crate::conformance::report::{Breach, Checked, ensure};
 use crate::conformance::run::{Bell, Context};
 use crate::epoch::{MetadataEpoch, SplitEpoch};
-use crate::fetcher::{Fetched, FetcherDown, Piece, Polled, SplitFetcher};
+use crate::fetcher::{Fetched, FetcherDown, Piece, Polled, Prepared, SplitFetcher};
 use crate::split::Split;
 
 type Position<R> = <<R as FetcherRig>::Split as Split>::Position;
@@ -44,6 +44,8 @@ pub(super) struct Driver<R: FetcherRig> {
     /// Numbers of records that came under assignments that were over.
     pub(super) late: Vec<(R::Split, u64)>,
     pub(super) downs: Vec<FetcherDown<R::Split>>,
+    /// Splits that the fetcher was to prepare for, and has not said it is; one entry a call.
+    pub(super) preparing: Vec<R::Split>,
     /// Where the latest pieces ended.
     pub(super) marks: Vec<Mark<Position<R>>>,
     pub(super) batches: Vec<Batch<R>>,
@@ -72,6 +74,7 @@ impl<R: FetcherRig> Driver<R> {
             known: BTreeSet::new(),
             late: Vec::new(),
             downs: Vec::new(),
+            preparing: Vec::new(),
             marks: Vec::new(),
             batches: Vec::new(),
             missing: "F3",
@@ -172,6 +175,15 @@ impl<R: FetcherRig> Driver<R> {
         self.context.call("unassign", unassign).1
     }
 
+    /// Has the fetcher prepare for a split.
+    pub(super) fn prepare(&mut self, split: &R::Split) {
+        let fetcher = &mut self.fetcher;
+        let (prepared, _) = self.context.call("prepare", || fetcher.prepare(split));
+        if prepared == Prepared::Later {
+            self.preparing.push(split.clone());
+        }
+    }
+
     /// How many records of a split were read under its assignments, from the first one on.
     pub(super) fn count(&self, split: &R::Split) -> u64 {
         self.readings
@@ -194,6 +206,7 @@ impl<R: FetcherRig> Driver<R> {
                     self.take(piece)?;
                 }
                 Fetched::Down(down) => self.take_down(down)?,
+                Fetched::Prepared(split) => self.take_prepared(split)?,
                 Fetched::Health(_) => {}
             }
         }
@@ -344,6 +357,16 @@ impl<R: FetcherRig> Driver<R> {
         };
         self.marks.push(reading.next.clone());
         self.batches.extend(batch);
+        Ok(())
+    }
+
+    fn take_prepared(&mut self, split: R::Split) -> Checked {
+        let asked = self.preparing.iter().position(|asked| *asked == split);
+        let Some(asked) = asked else {
+            let how = format!("it is prepared for {split}, and nobody waits for that");
+            return Err(Breach { number: "F13", how });
+        };
+        self.preparing.swap_remove(asked);
         Ok(())
     }
 

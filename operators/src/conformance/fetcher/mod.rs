@@ -61,7 +61,7 @@ pub trait FetcherRig: 'static {
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 13] = [
+pub(super) const OBLIGATIONS: [Obligation; 14] = [
     Obligation {
         number: "F1",
         sentence: "Never blocks: every method returns at once",
@@ -117,13 +117,17 @@ pub(super) const OBLIGATIONS: [Obligation; 13] = [
     },
     Obligation {
         number: "F13",
+        sentence: "Prepares: each time it is to prepare for a split it says once that it is",
+    },
+    Obligation {
+        number: "F14",
         sentence: "Cuts: the parts of a batch have its records, each once, in order, and where the \
                    positions say",
     },
 ];
 
 pub(super) fn suite<R: FetcherRig>() -> Suite<R> {
-    let checks: [Check<R>; 13] = [
+    let checks: [Check<R>; 14] = [
         checks::never_blocks,
         checks::chained,
         checks::whole,
@@ -136,6 +140,7 @@ pub(super) fn suite<R: FetcherRig>() -> Suite<R> {
         checks::undisturbed,
         checks::honest_about_lag,
         checks::honest_about_memory,
+        checks::prepares,
         checks::cuts,
     ];
     Suite {

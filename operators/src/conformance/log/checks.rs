@@ -84,6 +84,8 @@ impl<R: LogRig> Driver<R> {
             LogRecord::Reserved(Tick(u64::MAX - 1_000 + self.next)),
             LogRecord::Binding(binding),
             LogRecord::Readmitted(split.clone()),
+            LogRecord::Paused(split.clone()),
+            LogRecord::Resumed(split.clone()),
             LogRecord::Forgotten(split),
         ]
     }
@@ -130,6 +132,7 @@ impl<R: LogRig> Driver<R> {
                 split: self.rig.split(),
                 position: self.rig.position(self.next),
                 quarantined: false,
+                paused: false,
                 identity: None,
                 unlisted_since: None,
             }],

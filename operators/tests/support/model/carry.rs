@@ -43,6 +43,11 @@ impl Model {
                             "coordinator -> reader {reader}: {close:?} is over, {open}"
                         );
                     }
+                    Directive::Prepare(leaf) => {
+                        let due = self.now + self.settings.coordinator.prepare_deadline;
+                        self.watch.prepares(reader, *leaf, due);
+                    }
+                    Directive::Revoke { split, .. } => self.watch.revokes(*split, self.now),
                     Directive::Assign(assignment) => self.history.assigned(&assignment.split),
                     _ => {}
                 }
@@ -88,12 +93,14 @@ impl Model {
                     && ["source", "binding log"].contains(&health.subject.as_str());
                 assert!(!wedged || self.log_lost, "I8: the source ends: {health}");
                 if health.message.starts_with("cannot be paused") {
-                    self.watch.refuses_pause(&health.subject);
+                    let durably = self.history.durably_paused();
+                    self.watch.refuses_pause(&health.subject, durably);
                 }
             }
             SourceEvent::MetadataAdopted { epoch, metadata } => {
                 self.watch.adopts(*epoch, metadata);
             }
+            SourceEvent::SplitGone { split } => self.watch.vanishes(*split),
             SourceEvent::SplitFound { split } => self.watch.finds(*split),
             SourceEvent::Planned { epoch, .. } => self.watch.planned(*epoch),
             SourceEvent::SplitForgotten { split, position } => {
@@ -142,7 +149,8 @@ impl Model {
                     self.watch.passes(&format!("reader {index}"), None);
                 }
                 ReaderAction::Reject(reason) => panic!("reader {index} is rejected: {reason}"),
-                ReaderAction::Adopt(..) | ReaderAction::Prepare(_) => {}
+                ReaderAction::Prepare(leaf) => self.preparing.push_back((index, leaf)),
+                ReaderAction::Adopt(..) => {}
             }
         }
     }

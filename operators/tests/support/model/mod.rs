@@ -56,6 +56,8 @@ pub(crate) struct Model {
     pub(crate) asked: VecDeque<DiscoveryRequest<Leaf>>,
     /// Splits that fetchers were told to read, for whoever plays the fetchers.
     pub(crate) fetching: VecDeque<(usize, Leaf)>,
+    /// Splits that fetchers were told to prepare for, likewise.
+    pub(crate) preparing: VecDeque<(usize, Leaf)>,
     pub(crate) told: Vec<SourceEvent<Leaf>>,
     pub(crate) watch: Watch,
     pub(crate) history: History<Leaf>,
@@ -100,6 +102,7 @@ impl Model {
             log_lost: false,
             asked: VecDeque::new(),
             fetching: VecDeque::new(),
+            preparing: VecDeque::new(),
             told: Vec::new(),
             watch: Watch::new(),
             history: History::new(),
@@ -130,6 +133,7 @@ impl Model {
         let incarnation = self.watch.incarnation.next();
         self.watch = Watch::new();
         self.watch.incarnation = incarnation;
+        self.watch.restored(self.history.durably_paused());
         for index in 0..self.readers.len() {
             self.act(index);
         }
@@ -182,6 +186,7 @@ impl Model {
         self.log_lost = false;
         self.asked.clear();
         self.fetching.clear();
+        self.preparing.clear();
         self.boot();
     }
 
@@ -304,6 +309,11 @@ impl Model {
             Fetched::Down(down) => {
                 tell!(self, "reader {reader} <- fetcher: {down:?}");
                 self.readers[reader].state.handle_down(down, self.now);
+                Verdict::Drop
+            }
+            Fetched::Prepared(leaf) => {
+                tell!(self, "reader {reader} is prepared for {leaf}");
+                self.readers[reader].state.handle_prepared(leaf);
                 Verdict::Drop
             }
             Fetched::Health(_) => Verdict::Drop,

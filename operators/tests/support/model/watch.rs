@@ -1,6 +1,7 @@
 //! Watches the protocol between the coordinator and its readers, message by message.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use timely_splits::coordinator::Tables;
 use timely_splits::epoch::{Incarnation, MetadataEpoch, PlanEpoch, ReaderId, SplitEpoch};
@@ -37,6 +38,10 @@ pub(crate) struct Watch {
     revoked: BTreeSet<(Leaf, SplitEpoch)>,
     split_epochs: BTreeMap<Leaf, SplitEpoch>,
     paused: BTreeSet<Leaf>,
+    /// Who is to prepare for each split, and by when.
+    preparing: BTreeMap<Leaf, (ReaderId, Duration)>,
+    /// Splits that were said not to exist, once at least.
+    gone: BTreeSet<Leaf>,
     drained: BTreeSet<ReaderId>,
     stopping: bool,
     /// Readers that were told the last tick.
@@ -60,6 +65,8 @@ impl Watch {
             revoked: BTreeSet::new(),
             split_epochs: BTreeMap::new(),
             paused: BTreeSet::new(),
+            preparing: BTreeMap::new(),
+            gone: BTreeSet::new(),
             drained: BTreeSet::new(),
             stopping: false,
             over: BTreeSet::new(),
@@ -102,6 +109,7 @@ impl Watch {
     }
 
     pub(crate) fn adopts(&mut self, epoch: MetadataEpoch, forest: &Forest) {
+        self.preparing.retain(|leaf, _| forest.lists(leaf));
         let before = self.adopted.replace((epoch, forest.clone()));
         assert!(
             before.is_none_or(|(before, _)| before < epoch),
@@ -109,14 +117,49 @@ impl Watch {
         );
     }
 
+    /// A run begins, and the log says what is paused.
+    pub(crate) fn restored(&mut self, paused: &BTreeSet<Leaf>) {
+        self.paused.clone_from(paused);
+    }
+
     /// A split is known from here on, and nothing that was asked of it before is.
     pub(crate) fn finds(&mut self, leaf: Leaf) {
         self.paused.remove(&leaf);
     }
 
-    /// A split cannot be paused: it is not known.
-    pub(crate) fn refuses_pause(&mut self, subject: &str) {
-        (self.paused).retain(|leaf| format!("split {leaf}") != subject);
+    /// A split does not exist any more, at least for now.
+    pub(crate) fn vanishes(&mut self, leaf: Leaf) {
+        self.gone.insert(leaf);
+    }
+
+    /// A reader is to prepare for a split that another one has.
+    pub(crate) fn prepares(&mut self, reader: ReaderId, leaf: Leaf, due: Duration) {
+        let owner = self.owner(leaf);
+        assert!(
+            owner.is_some_and(|owner| owner != reader),
+            "reader {reader} is to prepare for {leaf}, which {owner:?} has"
+        );
+        self.preparing.insert(leaf, (reader, due));
+    }
+
+    /// A split is asked back: whoever is to have it is prepared, or nobody is to have it.
+    pub(crate) fn revokes(&mut self, leaf: Leaf, now: Duration) {
+        let Some((reader, due)) = self.preparing.remove(&leaf) else {
+            return;
+        };
+        let unwanted = self.paused.contains(&leaf) || self.gone.contains(&leaf);
+        assert!(
+            now >= due || unwanted,
+            "{leaf} is revoked although reader {reader} is not prepared"
+        );
+    }
+
+    /// A split cannot be paused or resumed: it is not known. It may be once the log is open, and is what
+    /// the log says then.
+    pub(crate) fn refuses_pause(&mut self, subject: &str, durably: &BTreeSet<Leaf>) {
+        let is_meant = |leaf: &&Leaf| format!("split {leaf}") == subject;
+        self.paused.retain(|leaf| !is_meant(&leaf));
+        self.paused.extend(durably.iter().filter(is_meant));
     }
 
     pub(crate) fn planned(&mut self, plan: PlanEpoch) {
@@ -250,6 +293,12 @@ impl Watch {
                     over(*reader, *split, *split_epoch);
                 }
             }
+            Report::Prepared { reader, split } => {
+                let asked = self.preparing.get(split);
+                if asked.is_some_and(|(asked, _)| asked == reader) {
+                    self.preparing.remove(split);
+                }
+            }
             Report::Command(Command::Pause(leaf)) => {
                 self.paused.insert(*leaf);
             }
@@ -335,10 +384,12 @@ impl Watch {
             (
                 "records to append",
                 tables.to_append,
-                2 * splits + 2 * waiting + 4,
+                (3 + waiting) * splits + 2 * waiting + 4,
             ),
             ("ticks that wait", tables.ticks_waiting, waiting),
             ("positions kept", tables.kept, tables.splits),
+            ("absent splits", tables.absent, tables.kept),
+            ("deadlines", tables.deadlines, tables.splits),
             ("unsettled splits", tables.unsettled, 2 * splits + 2),
             ("seconds of moves", tables.moves, 61),
         ];
