@@ -5,8 +5,10 @@
 //! of a split before its first assignment) is a record as well.
 
 mod extent;
+mod frame;
 mod local;
 mod memory;
+mod outline;
 mod record;
 mod stored;
 mod writer;

@@ -117,6 +117,16 @@ fn only_segment(folder: &Path) -> PathBuf {
     folder.join(segment::name(LogSequence(0)))
 }
 
+/// The files of the log, oldest first.
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = (fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect();
+    paths.sort();
+    paths
+}
+
 #[test]
 fn what_was_written_is_read_in_another_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +178,7 @@ fn an_append_at_another_place_or_of_an_older_incarnation_is_fenced() {
 fn a_log_that_is_cut_anywhere_is_read_up_to_the_last_whole_append() {
     let folder = tempfile::tempdir().unwrap();
     write(&mut Log::at(folder.path()), &appends());
-    let whole = segment::bytes_of(&only_segment(folder.path())).unwrap();
+    let whole = fs::read(only_segment(folder.path())).unwrap();
 
     for length in 0..whole.len() {
         let cut = tempfile::tempdir().unwrap();
@@ -196,7 +206,7 @@ fn a_log_that_is_cut_anywhere_is_read_up_to_the_last_whole_append() {
 fn zeros_at_the_end_are_what_an_interrupted_append_left() {
     let folder = tempfile::tempdir().unwrap();
     let written = write(&mut Log::at(folder.path()), &appends());
-    let mut bytes = segment::bytes_of(&only_segment(folder.path())).unwrap();
+    let mut bytes = fs::read(only_segment(folder.path())).unwrap();
     bytes.extend([0; 300]);
     fs::write(only_segment(folder.path()), &bytes).unwrap();
 
@@ -207,7 +217,7 @@ fn zeros_at_the_end_are_what_an_interrupted_append_left() {
 fn a_flipped_bit_anywhere_is_refused_or_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     write(&mut Log::at(folder.path()), &appends());
-    let whole = segment::bytes_of(&only_segment(folder.path())).unwrap();
+    let whole = fs::read(only_segment(folder.path())).unwrap();
 
     for byte in 0..whole.len() {
         for bit in 0..8 {
@@ -235,7 +245,7 @@ fn a_missing_file_is_refused() {
     write(&mut log, &[vec![snapshot(2)], vec![binding(3, 7, 9)]]);
     write(&mut log, &[vec![snapshot(3)], vec![binding(4, 9, 10)]]);
     drop(log);
-    let mut segments = Log::at(folder.path()).segments().unwrap();
+    let mut segments = segments(folder.path());
     assert_eq!(segments.len(), 3);
 
     fs::remove_file(segments.remove(1)).unwrap();
@@ -260,7 +270,7 @@ fn files_that_are_old_enough_are_deleted_when_a_snapshot_begins_another() {
         );
     }
 
-    assert_eq!(log.segments().unwrap().len(), 3);
+    assert_eq!(segments(folder.path()).len(), 3);
     let extent = log.open().unwrap();
     let records = log.read_all().unwrap();
 
@@ -279,37 +289,107 @@ fn a_newer_version_is_refused_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     write(&mut Log::at(folder.path()), &appends());
     let path = only_segment(folder.path());
-    let mut bytes = segment::bytes_of(&path).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
     bytes[8] = 9;
-    let checksum = crc32c::crc32c(&bytes[..24]);
-    bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes[..40]);
+    bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&path, &bytes).unwrap();
 
     let refused = Log::at(folder.path()).open().unwrap_err().to_string();
 
     assert!(
         refused.ends_with(
-            "it is of version 9; expected at most 1: use the version that wrote it, or a newer one"
+            "it is of version 9; expected at most 2: use the version that wrote it, or a newer one"
         ),
         "{refused}"
     );
 }
 
-/// The golden file of version 1: what it holds is `appends`.
+/// The golden files: what each version wrote of `appends`.
 #[test]
-fn a_log_of_version_1_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/log-v1");
+fn a_log_of_any_version_is_read() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     if std::env::var_os("WRITE_GOLDEN").is_some() {
+        let folder = tempfile::tempdir().unwrap();
         write(&mut Log::at(folder.path()), &appends());
-        fs::copy(only_segment(folder.path()), &golden).unwrap();
+        fs::copy(only_segment(folder.path()), golden.join("log-v2")).unwrap();
     }
-    fs::copy(&golden, only_segment(folder.path())).unwrap();
+    for version in 1..=segment::VERSION {
+        let folder = tempfile::tempdir().unwrap();
+        let path = only_segment(folder.path());
+        fs::copy(golden.join(format!("log-v{version}")), path).unwrap();
 
-    assert_eq!(
-        Log::at(folder.path()).read_all().unwrap(),
-        appends().concat()
-    );
+        let mut log = Log::at(folder.path());
+
+        assert_eq!(log.read_all().unwrap(), appends().concat());
+        write(&mut log, &[vec![binding(3, 7, 8)], vec![snapshot(3)]]);
+        drop(log);
+        let extent = Log::at(folder.path()).open().unwrap();
+        assert_eq!(extent.snapshots.len(), 1);
+        assert_eq!(extent.next.0, extent.snapshots[0].at.0 + 1);
+    }
+}
+
+/// Damage in what opening does not look at is found when it is read.
+#[test]
+fn a_flipped_bit_in_an_older_file_is_refused_when_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::at(folder.path());
+    write(&mut log, &appends());
+    write(&mut log, &[vec![snapshot(2)], vec![binding(3, 7, 9)]]);
+    drop(log);
+    let path = only_segment(folder.path());
+    let whole = fs::read(&path).unwrap();
+
+    for byte in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[byte] ^= 1 << (byte % 8);
+        fs::write(&path, &bytes).unwrap();
+        let refused = Log::at(folder.path()).read_all().unwrap_err();
+        assert!(refused.message.contains("file 0"), "{refused}");
+    }
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let refused = Log::at(folder.path()).read_all().unwrap_err();
+        assert!(refused.message.contains("file 0"), "{refused}");
+    }
+}
+
+#[test]
+fn a_file_that_is_long_enough_is_followed_by_another_and_read_across() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::at(folder.path());
+    log.segment_bytes = 200;
+    let mut written = Vec::new();
+    for tick in 1..=40 {
+        written.extend(write(&mut log, &[vec![binding(tick, tick, tick + 1)]]));
+        if tick == 20 {
+            written.extend(write(&mut log, &[vec![snapshot(tick)]]));
+        }
+    }
+    let files = segments(folder.path()).len();
+    assert!(files > 5, "{files}");
+
+    for again in [false, true] {
+        if again {
+            drop(log);
+            log = Log::at(folder.path());
+            log.open().unwrap();
+        }
+        for from in 0..written.len() {
+            let some: Vec<Record> = log.read(LogSequence(from as u64), 2).unwrap();
+            assert_eq!(some[..], written[from..from + some.len()]);
+            assert!(!some.is_empty());
+        }
+        assert_eq!(log.read_all().unwrap(), written);
+    }
+    // What was before the snapshot goes as a whole, however many files it is.
+    log.compact(Tick(30)).unwrap();
+    let kept = log.read_all().unwrap();
+    assert_eq!(kept[..], written[20..]);
+    assert!(segments(folder.path()).len() < files);
+    drop(log);
+    assert_eq!(Log::at(folder.path()).read_all().unwrap(), kept);
 }
 
 /// A log in a folder of its own.
