@@ -8,9 +8,13 @@ mod extent;
 mod frame;
 mod local;
 mod memory;
+#[cfg(feature = "object-store")]
+mod object;
 mod outline;
 mod record;
 mod stored;
+#[cfg(test)]
+mod testing;
 mod writer;
 
 use std::error::Error as StdError;
@@ -26,6 +30,8 @@ use crate::tick::Tick;
 pub use self::extent::{LogExtent, SnapshotAt};
 pub use self::local::LocalLog;
 pub use self::memory::MemoryLog;
+#[cfg(feature = "object-store")]
+pub use self::object::ObjectLog;
 pub use self::stored::{Stored, StoredError};
 pub(crate) use self::writer::{LogEvent, LogWriter};
 

@@ -237,8 +237,8 @@ impl Frames {
     fn load(&mut self, files: &dyn Files, at: u64, length: usize) -> io::Result<usize> {
         let rest = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
         let length = length.min(rest);
-        let (begin, bytes) = &self.window;
-        let within = at >= *begin && at + length as u64 <= *begin + bytes.len() as u64;
+        let (begin, window) = &self.window;
+        let within = at >= *begin && at + length as u64 <= *begin + window.len() as u64;
         if !within {
             let bytes = files.read(&self.path, at, length.max(READ_BYTES).min(rest))?;
             self.window = (at, bytes);
@@ -270,13 +270,12 @@ impl Frames {
                 damaged(at, "a frame is cut off")
             };
         }
-        let header = self.loaded(at, frame::HEADER_BYTES);
+        let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         // A file can have been made longer before its bytes were written.
-        if last && header.iter().all(|byte| *byte == 0) && self.is_zero(files)? {
+        if last && zero(self.loaded(at, frame::HEADER_BYTES)) && self.is_zero(files)? {
             return Ok(None);
         }
-        let header = FrameHeader::decode(self.loaded(at, frame::HEADER_BYTES), self.sequence);
-        match header {
+        match FrameHeader::decode(self.loaded(at, frame::HEADER_BYTES), self.sequence) {
             Ok(header) => Ok(Some(header)),
             Err(what) => damaged(at, what),
         }

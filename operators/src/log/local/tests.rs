@@ -1,108 +1,13 @@
-//! A log on a disk that is cut, damaged, full and used twice.
+//! A log on a disk that is cut, damaged and used twice.
 
 use super::*;
-use crate::binding::{Binding, SplitError, SplitRange};
 use crate::conformance::{Kit, LogRig};
-use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
-use crate::epoch::MetadataEpoch;
 use crate::letters::{Letter, Letters};
-use crate::log::StoredError;
+use crate::log::testing::{Record, appends, binding, snapshot};
 
-impl Stored for Letter {
-    fn store(&self) -> Vec<u8> {
-        self.0.to_string().into_bytes()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let text = std::str::from_utf8(bytes).ok();
-        let letter = text.and_then(|text| text.chars().next());
-        letter
-            .map(Self)
-            .ok_or_else(|| StoredError::new("letter", "it is empty or no text"))
-    }
-}
-
-impl Stored for Letters {
-    fn store(&self) -> Vec<u8> {
-        self.0
-            .iter()
-            .map(|letter| letter.0)
-            .collect::<String>()
-            .into_bytes()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let text =
-            std::str::from_utf8(bytes).map_err(|_| StoredError::new("letters", "no text"))?;
-        Ok(Self::of(text))
-    }
-}
-
-impl Stored for u64 {
-    fn store(&self) -> Vec<u8> {
-        self.to_le_bytes().to_vec()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| StoredError::new("number", "not eight bytes"))?;
-        Ok(Self::from_le_bytes(bytes))
-    }
-}
-
-type Record = LogRecord<Letter>;
 type Log = LocalLog<Letter>;
 
 const RUN: Incarnation = Incarnation(1);
-
-fn binding(tick: u64, from: u64, to: u64) -> Record {
-    let split = Letter('a');
-    LogRecord::Binding(Binding {
-        tick: Tick(tick),
-        ranges: vec![SplitRange { split, from, to }],
-        errors: vec![SplitError {
-            split,
-            position: to,
-            message: "gone".to_owned(),
-        }],
-    })
-}
-
-fn snapshot(tick: u64) -> Record {
-    LogRecord::Snapshot(Snapshot {
-        version: SNAPSHOT_VERSION,
-        incarnation: RUN,
-        reserved: Tick(tick + 5),
-        bound: Some(Tick(tick)),
-        metadata: Some((MetadataEpoch(3), Letters::of("ab"))),
-        count: 1,
-        splits: vec![SplitSnapshot {
-            split: Letter('a'),
-            position: 7,
-            quarantined: true,
-        }],
-    })
-}
-
-/// One append a line, every kind of record once at least.
-fn appends() -> Vec<Vec<Record>> {
-    let metadata = LogRecord::Metadata {
-        epoch: MetadataEpoch(3),
-        metadata: Letters::of("ab"),
-    };
-    let start = LogRecord::Start {
-        split: Letter('a'),
-        start: 5,
-    };
-    vec![
-        vec![LogRecord::Incarnation(RUN), LogRecord::Reserved(Tick(100))],
-        vec![metadata, start],
-        vec![binding(1, 5, 7), LogRecord::Readmitted(Letter('a'))],
-        vec![LogRecord::Forgotten(Letter('b'))],
-        vec![binding(2, 7, 7)],
-    ]
-}
 
 fn write(log: &mut Log, appends: &[Vec<Record>]) -> Vec<Record> {
     let mut next = log.open().unwrap().next;
