@@ -1,5 +1,7 @@
 //! A log in a folder of a local disk.
 
+#[cfg(test)]
+mod faults;
 mod files;
 mod open;
 mod read;
