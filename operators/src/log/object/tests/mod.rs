@@ -9,6 +9,8 @@ use crate::letters::{Letter, Letters};
 use crate::log::testing::{Record, appends, binding, snapshot};
 
 mod faulty;
+#[cfg(feature = "s3")]
+mod s3;
 
 use faulty::{Fault, FaultyStore};
 
