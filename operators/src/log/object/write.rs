@@ -38,6 +38,10 @@ where
             for bytes in some {
                 if number == open.number {
                     self.recognize(open, &bytes)?;
+                    // What the run wrote that took over is not this one's, however alike it is.
+                    if open.fenced && !self.read_only {
+                        return Ok(records);
+                    }
                 }
                 let more: Vec<_> = self.records(open, &bytes, (number, sequence))?;
                 let before = from.0.saturating_sub(sequence.0);

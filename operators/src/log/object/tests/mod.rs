@@ -151,6 +151,26 @@ fn the_one_that_opens_last_has_the_log_whatever_the_other_does() {
     assert_eq!(second.read_all().unwrap(), written);
 }
 
+/// Two runs can begin with equal records: the one that is fenced must not take the other's for its own.
+#[test]
+fn what_another_run_wrote_is_not_taken_for_an_append_whose_answer_was_lost() {
+    let store = FaultyStore::new(InMemory::new());
+    let mut first = in_store(&store);
+    write(&mut first, &appends());
+    let next = first.open().unwrap().next;
+    let alike = vec![LogRecord::Incarnation(Incarnation(2))];
+    store.fail(Fault::BeforePut);
+    let lost = first.append(Incarnation(2), next, &alike).unwrap();
+    assert_eq!(lost, Appended::Unknown);
+    let mut second = in_store(&store);
+    second.open().unwrap();
+    second.append(Incarnation(2), next, &alike).unwrap();
+
+    assert_eq!(first.read(next, 10).unwrap(), []);
+    let again = first.append(Incarnation(2), next, &alike).unwrap();
+    assert_eq!(again, Appended::Fenced);
+}
+
 /// What the numbers of others are for: one that sleeps through a compaction cannot write where there is
 /// nothing any more.
 #[test]

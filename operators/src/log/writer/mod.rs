@@ -56,6 +56,14 @@ pub(crate) enum LogEvent<S: Split> {
 impl<S: Split> LogWriter<S> {
     /// Starts the thread. It ends when the writer is dropped, or once the log answers after that.
     pub(crate) fn start(log: Box<dyn BindingLog<S>>, waker: Waker) -> std::io::Result<Self> {
+        Self::start_patient(log, waker, BACKOFF)
+    }
+
+    fn start_patient(
+        log: Box<dyn BindingLog<S>>,
+        waker: Waker,
+        backoff: (Duration, Duration),
+    ) -> std::io::Result<Self> {
         let (appends, append_receiver) = bounded(1);
         let (event_sender, events) = bounded(EVENTS_MAX);
         let (raised, raised_receiver) = bounded(1);
@@ -68,6 +76,7 @@ impl<S: Split> LogWriter<S> {
             raised: raised_receiver,
             waker,
             written: LogSequence::default(),
+            backoff,
         };
         thread::Builder::new()
             .name("binding-log".to_owned())
@@ -115,6 +124,8 @@ struct WriterThread<S: Split> {
     raised: Receiver<()>,
     waker: Waker,
     written: LogSequence,
+    /// How long to wait after a failure, at first and at most.
+    backoff: (Duration, Duration),
 }
 
 impl<S: Split> WriterThread<S> {
@@ -172,28 +183,41 @@ impl<S: Split> WriterThread<S> {
 
     /// Appends until it is known that the records are in the log; false if that is never to be.
     fn append(&mut self, incarnation: Incarnation, records: &[LogRecord<S>]) -> bool {
-        let mut backoff = BACKOFF.0;
+        let mut backoff = self.backoff.0;
+        // Whether it has to be read before anything can be appended: the place may be taken already,
+        // by these very records.
+        let mut unknown = false;
         loop {
-            let failed = match self.log.append(incarnation, self.written, records) {
-                Ok(Appended::Durable) => return self.appended(records),
-                Ok(Appended::Fenced) => {
-                    self.say(LogEvent::Fenced);
-                    return false;
-                }
-                Ok(Appended::Unknown) => match self.was_written(records) {
+            let failed = if unknown {
+                match self.was_written(records) {
                     Ok(true) => return self.appended(records),
                     // The same append is tried again: should the one before get there late, it is
                     // found to be the same.
-                    Ok(false) => None,
+                    Ok(false) => {
+                        unknown = false;
+                        None
+                    }
                     Err(error) => Some(error),
-                },
-                Err(error) => Some(error),
+                }
+            } else {
+                match self.log.append(incarnation, self.written, records) {
+                    Ok(Appended::Durable) => return self.appended(records),
+                    Ok(Appended::Fenced) => {
+                        self.say(LogEvent::Fenced);
+                        return false;
+                    }
+                    Ok(Appended::Unknown) => {
+                        unknown = true;
+                        continue;
+                    }
+                    Err(error) => Some(error),
+                }
             };
             let told = failed.is_none_or(|error| self.say(LogEvent::Failed(error)));
             if !told || !self.pause(backoff) {
                 return false;
             }
-            backoff = (backoff * 2).min(BACKOFF.1);
+            backoff = (backoff * 2).min(self.backoff.1);
         }
     }
 
@@ -235,3 +259,6 @@ impl<S: Split> WriterThread<S> {
         heard
     }
 }
+
+#[cfg(test)]
+mod tests;
