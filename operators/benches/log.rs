@@ -243,7 +243,7 @@ fn open(ticks: u64, splits: u64) -> Result<(), Box<dyn Error>> {
         );
         say(
             &format!("open and read the last state: {name}"),
-            millis(begun.elapsed()),
+            millis(start.elapsed()),
             "ms",
         );
     }

@@ -61,6 +61,9 @@ pub(crate) use self::writer::{LogEvent, LogWriter};
 pub trait BindingLog<S: Split>: Send + 'static {
     /// Opens the log, unless it is open, and says what it holds.
     ///
+    /// A log that lets several runs in may take this for one of them taking over: the one before is
+    /// then fenced already.
+    ///
     /// # Errors
     ///
     /// If the log cannot be used, is used by somebody else, or holds what it cannot have been given.
