@@ -50,6 +50,8 @@ pub use crate::execute::{PEER_LOST_STATUS, execute, execute_from_args};
 pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscription};
 pub use crate::model::{KafkaPosition, KafkaSplit, StartAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
+#[cfg(feature = "object-store")]
+pub use crate::source::ObjectLog;
 pub use crate::source::{
     BuildError, KafkaSource, KafkaSourceBuilder, LocalLog, Read, ReadOptions, SourceControl,
 };

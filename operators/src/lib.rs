@@ -15,7 +15,7 @@
 //!  bindings <|              | <---------------------- |              |< fetcher (yours)
 //!            +--------------+                         +--------------+
 //!                   v ^
-//!              binding log (memory, a folder, or yours)
+//!              binding log (memory, a folder, an object store, or yours)
 //! ```
 //!
 //! Two operators move messages, batches and capabilities. What they do is decided by two state

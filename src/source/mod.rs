@@ -27,6 +27,10 @@ pub type SourceControl = timely_splits::control::SourceControl<KafkaSplit>;
 /// bound tick.
 pub type LocalLog = timely_splits::log::LocalLog<KafkaSplit>;
 
+/// A binding log in an object store: a source can be started again on another machine.
+#[cfg(feature = "object-store")]
+pub type ObjectLog = timely_splits::log::ObjectLog<KafkaSplit>;
+
 pub use self::builder::{BuildError, KafkaSourceBuilder};
 use crate::discovery::KafkaDiscovery;
 use crate::fetcher::{ClientPool, KafkaFetcher};

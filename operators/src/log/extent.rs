@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::LogRecord;
+use super::outline::Outline;
 use crate::epoch::{Incarnation, LogSequence};
-use crate::split::Split;
 use crate::tick::Tick;
 
 /// What a log holds.
@@ -37,26 +36,18 @@ impl LogExtent {
     }
 
     /// Takes note of records that follow.
-    pub(super) fn extend<S: Split>(&mut self, records: &[LogRecord<S>]) {
+    pub(super) fn extend(&mut self, records: impl IntoIterator<Item = Outline>) {
         for record in records {
             match record {
-                LogRecord::Incarnation(incarnation) => {
-                    self.incarnation = self.incarnation.max(*incarnation);
+                Outline::Incarnation(incarnation) => {
+                    self.incarnation = self.incarnation.max(incarnation);
                 }
-                LogRecord::Snapshot(snapshot) => {
-                    self.incarnation = self.incarnation.max(snapshot.incarnation);
-                    let (at, bound) = (self.next, snapshot.bound);
+                Outline::Snapshot { incarnation, bound } => {
+                    self.incarnation = self.incarnation.max(incarnation);
+                    let at = self.next;
                     self.snapshots.push(SnapshotAt { at, bound });
                 }
-                LogRecord::Reserved(_)
-                | LogRecord::Metadata { .. }
-                | LogRecord::Start { .. }
-                | LogRecord::Identified { .. }
-                | LogRecord::Binding(_)
-                | LogRecord::Readmitted(_)
-                | LogRecord::Forgotten(_)
-                | LogRecord::Paused(_)
-                | LogRecord::Resumed(_) => {}
+                Outline::Other => {}
             }
             self.next.0 += 1;
         }

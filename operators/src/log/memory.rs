@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::extent::Retention;
+use super::outline::Outline;
 use super::{Appended, BindingLog, LogError, LogExtent, LogRecord};
 use crate::epoch::{Incarnation, LogSequence};
 use crate::split::Split;
@@ -108,7 +109,7 @@ impl<S: Split> BindingLog<S> for MemoryLog<S> {
         if expected != shared.extent.next || shared.writer > incarnation {
             return Ok(Appended::Fenced);
         }
-        shared.extent.extend(records);
+        shared.extent.extend(records.iter().map(Outline::of));
         shared.records.extend_from_slice(records);
         shared.writer = incarnation;
         if let [LogRecord::Snapshot(_), ..] = records {

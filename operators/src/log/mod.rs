@@ -5,11 +5,17 @@
 //! of a split before its first assignment) is a record as well.
 
 mod extent;
+mod frame;
 mod local;
 mod memory;
+#[cfg(feature = "object-store")]
+mod object;
+mod outline;
 mod past;
 mod record;
 mod stored;
+#[cfg(test)]
+mod testing;
 mod writer;
 
 use std::error::Error as StdError;
@@ -25,6 +31,8 @@ use crate::tick::Tick;
 pub use self::extent::{LogExtent, SnapshotAt};
 pub use self::local::LocalLog;
 pub use self::memory::MemoryLog;
+#[cfg(feature = "object-store")]
+pub use self::object::ObjectLog;
 pub use self::stored::{Stored, StoredError};
 pub(crate) use self::writer::{LogEvent, LogWriter};
 
@@ -53,6 +61,9 @@ pub(crate) use self::writer::{LogEvent, LogWriter};
 /// snapshots are and at what follows the last one, and a `read` at what it gives.
 pub trait BindingLog<S: Split>: Send + 'static {
     /// Opens the log, unless it is open, and says what it holds.
+    ///
+    /// A log that lets several runs in may take this for one of them taking over: the one before is
+    /// then fenced already.
     ///
     /// # Errors
     ///

@@ -1,5 +1,10 @@
 //! A log in a folder of a local disk.
 
+#[cfg(test)]
+mod faults;
+mod files;
+mod open;
+mod read;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -13,9 +18,12 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use self::segment::{OpenSegment, SegmentError};
+use self::files::{Files, LocalFiles};
+use self::open::Open;
+use self::segment::SegmentError;
 use super::extent::Retention;
-use super::{Appended, BindingLog, LogError, LogExtent, LogRecord, Stored, record};
+use super::outline::Outline;
+use super::{Appended, BindingLog, LogError, LogExtent, LogRecord, Stored, frame, record};
 use crate::epoch::{Incarnation, LogSequence};
 use crate::split::Split;
 use crate::tick::Tick;
@@ -26,8 +34,9 @@ const LOCK: &str = "lock";
 /// Keeps the records in a folder of a local disk: they survive the process and the machine.
 ///
 /// The records are in append-only files with checksums; every append is synced before it counts as
-/// durable. A file that a snapshot begins is begun now and then, and files before it are deleted
-/// once they are [old enough](Self::keep_for).
+/// durable. A snapshot begins another file, and so does a file that is long enough; files are deleted
+/// once a snapshot that is [old enough](Self::keep_for) follows. Opening looks at the headers of the
+/// files and at what follows the last snapshot.
 ///
 /// One process uses a log at a time: the folder is locked, by the operating system, for as long as
 /// the log is open, and a second run is refused with the first one named.
@@ -35,23 +44,17 @@ const LOCK: &str = "lock";
 /// # Invariants
 ///
 /// What is read is what was written. What an interrupted append left at the end is cut off; anything
-/// else that is not as it was written is refused with the file and the byte.
+/// else that is not as it was written is refused with the file and the byte, when it is read at the
+/// latest.
 #[derive(Debug)]
 pub struct LocalLog<S> {
     folder: PathBuf,
     retention: Retention,
+    /// How long a file gets before another one is begun.
+    segment_bytes: u64,
+    files: Box<dyn Files>,
     open: Option<Open>,
     splits: PhantomData<fn() -> S>,
-}
-
-#[derive(Debug)]
-struct Open {
-    segment: OpenSegment,
-    extent: LogExtent,
-    /// The newest run that appended.
-    writer: Incarnation,
-    /// Held for as long as the log is open.
-    _lock: File,
 }
 
 impl<S> LocalLog<S> {
@@ -60,6 +63,8 @@ impl<S> LocalLog<S> {
         Self {
             folder: folder.into(),
             retention: Retention::of(Duration::from_secs(24 * 60 * 60)),
+            segment_bytes: 64 << 20,
+            files: Box::new(LocalFiles),
             open: None,
             splits: PhantomData,
         }
@@ -81,7 +86,7 @@ impl<S> LocalLog<S> {
         }
     }
 
-    fn failed(&self, doing: &str) -> impl FnOnce(io::Error) -> LogError {
+    fn failed(&self, doing: &str) -> impl FnOnce(io::Error) -> LogError + use<S> {
         let name = self.folder.display().to_string();
         let message = format!("{doing} failed");
         move |error| LogError {
@@ -123,128 +128,9 @@ impl<S> LocalLog<S> {
         Ok(file)
     }
 
-    /// The segments, oldest first.
-    fn segments(&self) -> Result<Vec<PathBuf>, LogError> {
-        let list = || -> io::Result<Vec<PathBuf>> {
-            let mut found = Vec::new();
-            for entry in fs::read_dir(&self.folder)? {
-                let path = entry?.path();
-                if path.extension().is_some_and(|extension| extension == "log") {
-                    found.push(path);
-                }
-            }
-            found.sort();
-            Ok(found)
-        };
-        list().map_err(self.failed("listing the folder"))
-    }
-
     fn broken(&self, path: &Path, error: &SegmentError) -> LogError {
         let file = path.file_name().unwrap_or_default().display();
         self.error(format!("file {file}: {error}"))
-    }
-}
-
-impl<S> LocalLog<S>
-where
-    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
-{
-    /// Opens the log, unless it is open, and reads all of it.
-    fn scan(&mut self) -> Result<Vec<LogRecord<S>>, LogError> {
-        let (lock, writer) = match self.open.take() {
-            Some(open) => (open._lock, open.writer),
-            None => (self.lock()?, Incarnation::default()),
-        };
-        let paths = self.segments()?;
-        let mut all = Vec::new();
-        let mut extent = LogExtent::default();
-        let mut last = None;
-        for (index, path) in paths.iter().enumerate() {
-            let bytes = segment::bytes_of(path).map_err(self.failed("reading"))?;
-            let is_last = index + 1 == paths.len();
-            let read = segment::read(&bytes, is_last);
-            let Some(found) = read.map_err(|error| self.broken(path, &error))? else {
-                // Its making was interrupted: nothing was ever in it.
-                fs::remove_file(path).map_err(self.failed("removing an unfinished file"))?;
-                continue;
-            };
-            if index == 0 {
-                (extent.first, extent.next) = (found.first, found.first);
-            } else if found.first != extent.next {
-                let what = "records between it and the file before are missing";
-                let error = SegmentError::Damaged { at: 16, what };
-                return Err(self.broken(path, &error));
-            }
-            for frame in &found.frames {
-                let records = record::decode(frame.payload).map_err(|error| {
-                    self.error(format!("{} at byte {}: {error}", path.display(), frame.at))
-                })?;
-                if records.len() as u64 != frame.records {
-                    let what = "a frame does not hold as many records as it says";
-                    let error = SegmentError::Damaged { at: frame.at, what };
-                    return Err(self.broken(path, &error));
-                }
-                extent.extend(&records);
-                all.extend(records);
-            }
-            last = Some((path, found.whole));
-        }
-        if extent.first.0 > 0
-            && extent.snapshots.first().map(|snapshot| snapshot.at) != Some(extent.first)
-        {
-            return Err(
-                self.error("its first file is missing; expected one that a snapshot begins")
-            );
-        }
-        let segment = match last {
-            Some((path, whole)) => OpenSegment::open(path, whole),
-            None => OpenSegment::create(&self.folder, extent.next),
-        };
-        self.open = Some(Open {
-            segment: segment.map_err(self.failed("opening the last file"))?,
-            writer: writer.max(extent.incarnation),
-            extent,
-            _lock: lock,
-        });
-        Ok(all)
-    }
-
-    /// Deletes the segments that are not needed any more.
-    fn drop_old(&mut self) -> Result<(), LogError> {
-        let Some(open) = &mut self.open else {
-            return Ok(());
-        };
-        let Some(first) = self.retention.keep_from(&open.extent) else {
-            return Ok(());
-        };
-        open.extent.drop_before(first);
-        let first = segment::name(first);
-        for path in self.segments()? {
-            let is_old = path
-                .file_name()
-                .is_some_and(|name| *name.to_string_lossy() < *first);
-            if is_old {
-                fs::remove_file(&path).map_err(self.failed("deleting an old file"))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Open {
-    /// Writes records to the open segment, or to another one if they begin it.
-    fn write<S>(&mut self, folder: &Path, records: &[LogRecord<S>], begin: bool) -> io::Result<()>
-    where
-        S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
-    {
-        let count = u32::try_from(records.len())
-            .map_err(|_| io::Error::other("an append of four billion records or more"))?;
-        // A segment that was begun by an append that failed is still empty, and is used.
-        if begin && self.segment.path != folder.join(segment::name(self.extent.next)) {
-            self.segment = OpenSegment::create(folder, self.extent.next)?;
-        }
-        self.segment
-            .append(self.extent.next, count, &record::encode(records))
     }
 }
 
@@ -253,7 +139,10 @@ where
     S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     fn open(&mut self) -> Result<LogExtent, LogError> {
-        self.scan()?;
+        if self.open.is_none() {
+            let lock = self.lock()?;
+            self.open = Some(self.look(lock)?);
+        }
         let open = self.open.as_ref().map(|open| open.extent.clone());
         open.ok_or_else(|| self.error("it is not open"))
     }
@@ -263,16 +152,7 @@ where
         from: LogSequence,
         records_max: usize,
     ) -> Result<Vec<LogRecord<S>>, LogError> {
-        let mut records = self.scan()?;
-        let first = self.open()?.first;
-        let Some(before) = from.0.checked_sub(first.0) else {
-            let name = self.folder.display().to_string();
-            return Err(LogError::dropped(&name, from, first));
-        };
-        let before = usize::try_from(before).unwrap_or(usize::MAX);
-        records.drain(..before.min(records.len()));
-        records.truncate(records_max.max(1));
-        Ok(records)
+        self.read_some(from, records_max)
     }
 
     fn append(
@@ -281,24 +161,22 @@ where
         expected: LogSequence,
         records: &[LogRecord<S>],
     ) -> Result<Appended, LogError> {
-        if self.open.is_none() {
-            self.scan()?;
-        }
-        let name = self.folder.display().to_string();
+        let next = BindingLog::<S>::open(self)?.next;
+        let too_long = self.error("an append is of four billion records or bytes, or more");
+        let failed = self.failed("writing");
         let Some(open) = &mut self.open else {
             return Err(self.error("it is not open"));
         };
-        if incarnation < open.writer || expected != open.extent.next {
+        if incarnation < open.writer || expected != next {
             return Ok(Appended::Fenced);
         }
-        let snapshot = matches!(records, [LogRecord::Snapshot(_), ..]);
-        let written = open.write(&self.folder, records, snapshot);
-        written.map_err(|error| LogError {
-            name,
-            message: format!("writing failed: {error}"),
-            source: Some(Box::new(error)),
-        })?;
-        open.extent.extend(records);
+        let outlines: Vec<_> = records.iter().map(Outline::of).collect();
+        let frame = frame::encode(next, records.len(), &record::encode(records)).ok_or(too_long)?;
+        let place = (self.folder.as_path(), self.segment_bytes);
+        open.write(&*self.files, place, &frame, &outlines)
+            .map_err(failed)?;
+        let snapshot = matches!(outlines[..], [Outline::Snapshot { .. }, ..]);
+        open.extent.extend(outlines);
         open.writer = open.extent.incarnation.max(incarnation);
         if snapshot {
             // Old files that stay do no harm; they are tried again with the next snapshot.

@@ -1,121 +1,13 @@
-//! A log on a disk that is cut, damaged, full and used twice.
+//! A log on a disk that is cut, damaged and used twice.
 
 use super::*;
-use crate::binding::{Binding, SplitError, SplitRange};
 use crate::conformance::{Kit, LogRig};
-use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
-use crate::epoch::MetadataEpoch;
 use crate::letters::{Letter, Letters};
-use crate::log::StoredError;
+use crate::log::testing::{Record, appends, binding, first_appends, snapshot};
 
-impl Stored for Letter {
-    fn store(&self) -> Vec<u8> {
-        self.0.to_string().into_bytes()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let text = std::str::from_utf8(bytes).ok();
-        let letter = text.and_then(|text| text.chars().next());
-        letter
-            .map(Self)
-            .ok_or_else(|| StoredError::new("letter", "it is empty or no text"))
-    }
-}
-
-impl Stored for Letters {
-    fn store(&self) -> Vec<u8> {
-        self.0
-            .iter()
-            .map(|letter| letter.0)
-            .collect::<String>()
-            .into_bytes()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let text =
-            std::str::from_utf8(bytes).map_err(|_| StoredError::new("letters", "no text"))?;
-        Ok(Self::of(text))
-    }
-}
-
-impl Stored for u64 {
-    fn store(&self) -> Vec<u8> {
-        self.to_le_bytes().to_vec()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| StoredError::new("number", "not eight bytes"))?;
-        Ok(Self::from_le_bytes(bytes))
-    }
-}
-
-type Record = LogRecord<Letter>;
 type Log = LocalLog<Letter>;
 
 const RUN: Incarnation = Incarnation(1);
-
-fn binding(tick: u64, from: u64, to: u64) -> Record {
-    let split = Letter('a');
-    LogRecord::Binding(Binding {
-        tick: Tick(tick),
-        ranges: vec![SplitRange { split, from, to }],
-        errors: vec![SplitError {
-            split,
-            position: to,
-            message: "gone".to_owned(),
-        }],
-    })
-}
-
-fn snapshot(tick: u64) -> Record {
-    LogRecord::Snapshot(Snapshot {
-        version: SNAPSHOT_VERSION,
-        incarnation: RUN,
-        reserved: Tick(tick + 5),
-        bound: Some(Tick(tick)),
-        metadata: Some((MetadataEpoch(3), Letters::of("ab"))),
-        count: 1,
-        splits: vec![SplitSnapshot {
-            split: Letter('a'),
-            position: 7,
-            quarantined: true,
-            paused: true,
-            identity: Some(()),
-            unlisted_since: Some(Tick(3)),
-        }],
-        rewound: false,
-    })
-}
-
-/// What the first logs could hold: one append a line, every kind of record once at least.
-fn first_appends() -> Vec<Vec<Record>> {
-    let metadata = LogRecord::Metadata {
-        epoch: MetadataEpoch(3),
-        metadata: Letters::of("ab"),
-        at: Tick(0),
-    };
-    let start = LogRecord::Start {
-        split: Letter('a'),
-        start: 5,
-    };
-    vec![
-        vec![LogRecord::Incarnation(RUN), LogRecord::Reserved(Tick(100))],
-        vec![metadata, start],
-        vec![binding(1, 5, 7), LogRecord::Readmitted(Letter('a'))],
-        vec![LogRecord::Forgotten(Letter('b'))],
-        vec![binding(2, 7, 7)],
-    ]
-}
-
-/// The same, with the kinds of records that came later.
-fn appends() -> Vec<Vec<Record>> {
-    let mut appends = first_appends();
-    let split = Letter('a');
-    appends.push(vec![LogRecord::Paused(split), LogRecord::Resumed(split)]);
-    appends
-}
 
 fn write(log: &mut Log, appends: &[Vec<Record>]) -> Vec<Record> {
     let mut next = log.open().unwrap().next;
@@ -128,6 +20,16 @@ fn write(log: &mut Log, appends: &[Vec<Record>]) -> Vec<Record> {
 
 fn only_segment(folder: &Path) -> PathBuf {
     folder.join(segment::name(LogSequence(0)))
+}
+
+/// The files of the log, oldest first.
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = (fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect();
+    paths.sort();
+    paths
 }
 
 #[test]
@@ -181,7 +83,7 @@ fn an_append_at_another_place_or_of_an_older_incarnation_is_fenced() {
 fn a_log_that_is_cut_anywhere_is_read_up_to_the_last_whole_append() {
     let folder = tempfile::tempdir().unwrap();
     write(&mut Log::at(folder.path()), &appends());
-    let whole = segment::bytes_of(&only_segment(folder.path())).unwrap();
+    let whole = fs::read(only_segment(folder.path())).unwrap();
 
     for length in 0..whole.len() {
         let cut = tempfile::tempdir().unwrap();
@@ -209,7 +111,7 @@ fn a_log_that_is_cut_anywhere_is_read_up_to_the_last_whole_append() {
 fn zeros_at_the_end_are_what_an_interrupted_append_left() {
     let folder = tempfile::tempdir().unwrap();
     let written = write(&mut Log::at(folder.path()), &appends());
-    let mut bytes = segment::bytes_of(&only_segment(folder.path())).unwrap();
+    let mut bytes = fs::read(only_segment(folder.path())).unwrap();
     bytes.extend([0; 300]);
     fs::write(only_segment(folder.path()), &bytes).unwrap();
 
@@ -220,7 +122,7 @@ fn zeros_at_the_end_are_what_an_interrupted_append_left() {
 fn a_flipped_bit_anywhere_is_refused_or_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     write(&mut Log::at(folder.path()), &appends());
-    let whole = segment::bytes_of(&only_segment(folder.path())).unwrap();
+    let whole = fs::read(only_segment(folder.path())).unwrap();
 
     for byte in 0..whole.len() {
         for bit in 0..8 {
@@ -248,7 +150,7 @@ fn a_missing_file_is_refused() {
     write(&mut log, &[vec![snapshot(2)], vec![binding(3, 7, 9)]]);
     write(&mut log, &[vec![snapshot(3)], vec![binding(4, 9, 10)]]);
     drop(log);
-    let mut segments = Log::at(folder.path()).segments().unwrap();
+    let mut segments = segments(folder.path());
     assert_eq!(segments.len(), 3);
 
     fs::remove_file(segments.remove(1)).unwrap();
@@ -273,7 +175,7 @@ fn files_that_are_old_enough_are_deleted_when_a_snapshot_begins_another() {
         );
     }
 
-    assert_eq!(log.segments().unwrap().len(), 3);
+    assert_eq!(segments(folder.path()).len(), 3);
     let extent = log.open().unwrap();
     let records = log.read_all().unwrap();
 
@@ -292,37 +194,111 @@ fn a_newer_version_is_refused_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     write(&mut Log::at(folder.path()), &appends());
     let path = only_segment(folder.path());
-    let mut bytes = segment::bytes_of(&path).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
     bytes[8] = 9;
-    let checksum = crc32c::crc32c(&bytes[..24]);
-    bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes[..40]);
+    bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&path, &bytes).unwrap();
 
     let refused = Log::at(folder.path()).open().unwrap_err().to_string();
 
     assert!(
         refused.ends_with(
-            "it is of version 9; expected at most 1: use the version that wrote it, or a newer one"
+            "it is of version 9; expected at most 2: use the version that wrote it, or a newer one"
         ),
         "{refused}"
     );
 }
 
-/// The golden file of version 1, from before anything was added to it.
+/// The golden files: what each version wrote of `appends`.
 #[test]
-fn a_log_of_version_1_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/log-v1");
+fn a_log_of_any_version_is_read() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     if std::env::var_os("WRITE_GOLDEN").is_some() {
-        write(&mut Log::at(folder.path()), &first_appends());
-        fs::copy(only_segment(folder.path()), &golden).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        write(&mut Log::at(folder.path()), &appends());
+        fs::copy(only_segment(folder.path()), golden.join("log-v2")).unwrap();
     }
-    fs::copy(&golden, only_segment(folder.path())).unwrap();
+    for version in 1..=segment::VERSION {
+        let folder = tempfile::tempdir().unwrap();
+        let path = only_segment(folder.path());
+        fs::copy(golden.join(format!("log-v{version}")), path).unwrap();
 
-    assert_eq!(
-        Log::at(folder.path()).read_all().unwrap(),
-        first_appends().concat()
-    );
+        let mut log = Log::at(folder.path());
+
+        let written = match version {
+            1 => first_appends(),
+            _ => appends(),
+        };
+        assert_eq!(log.read_all().unwrap(), written.concat());
+        write(&mut log, &[vec![binding(3, 7, 8)], vec![snapshot(3)]]);
+        drop(log);
+        let extent = Log::at(folder.path()).open().unwrap();
+        assert_eq!(extent.snapshots.len(), 1);
+        assert_eq!(extent.next.0, extent.snapshots[0].at.0 + 1);
+    }
+}
+
+/// Damage in what opening does not look at is found when it is read.
+#[test]
+fn a_flipped_bit_in_an_older_file_is_refused_when_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::at(folder.path());
+    write(&mut log, &appends());
+    write(&mut log, &[vec![snapshot(2)], vec![binding(3, 7, 9)]]);
+    drop(log);
+    let path = only_segment(folder.path());
+    let whole = fs::read(&path).unwrap();
+
+    for byte in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[byte] ^= 1 << (byte % 8);
+        fs::write(&path, &bytes).unwrap();
+        let refused = Log::at(folder.path()).read_all().unwrap_err();
+        assert!(refused.message.contains("file 0"), "{refused}");
+    }
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let refused = Log::at(folder.path()).read_all().unwrap_err();
+        assert!(refused.message.contains("file 0"), "{refused}");
+    }
+}
+
+#[test]
+fn a_file_that_is_long_enough_is_followed_by_another_and_read_across() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::at(folder.path());
+    log.segment_bytes = 200;
+    let mut written = Vec::new();
+    for tick in 1..=40 {
+        written.extend(write(&mut log, &[vec![binding(tick, tick, tick + 1)]]));
+        if tick == 20 {
+            written.extend(write(&mut log, &[vec![snapshot(tick)]]));
+        }
+    }
+    let files = segments(folder.path()).len();
+    assert!(files > 5, "{files}");
+
+    for again in [false, true] {
+        if again {
+            drop(log);
+            log = Log::at(folder.path());
+            log.open().unwrap();
+        }
+        for from in 0..written.len() {
+            let some: Vec<Record> = log.read(LogSequence(from as u64), 2).unwrap();
+            assert_eq!(some[..], written[from..from + some.len()]);
+            assert!(!some.is_empty());
+        }
+        assert_eq!(log.read_all().unwrap(), written);
+    }
+    // What was before the snapshot goes as a whole, however many files it is.
+    log.compact(Tick(30)).unwrap();
+    let kept = log.read_all().unwrap();
+    assert_eq!(kept[..], written[20..]);
+    assert!(segments(folder.path()).len() < files);
+    drop(log);
+    assert_eq!(Log::at(folder.path()).read_all().unwrap(), kept);
 }
 
 /// A log in a folder of its own.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, after, bounded, select};
 
 use super::past::Past;
 use super::{Appended, BindingLog, LogError, LogRecord, READ_RECORDS};
@@ -70,6 +70,15 @@ impl<S: Split> LogWriter<S> {
         resume: Resume,
         waker: Waker,
     ) -> std::io::Result<Self> {
+        Self::start_patient(log, resume, waker, BACKOFF)
+    }
+
+    fn start_patient(
+        log: Box<dyn BindingLog<S>>,
+        resume: Resume,
+        waker: Waker,
+        backoff: (Duration, Duration),
+    ) -> std::io::Result<Self> {
         let (appends, append_receiver) = bounded(1);
         let (event_sender, events) = bounded(EVENTS_MAX);
         let (raised, raised_receiver) = bounded(1);
@@ -86,6 +95,7 @@ impl<S: Split> LogWriter<S> {
             past: None,
             waker,
             written: LogSequence::default(),
+            backoff,
         };
         thread::Builder::new()
             .name("binding-log".to_owned())
@@ -144,6 +154,8 @@ struct WriterThread<S: Split> {
     past: Option<Past>,
     waker: Waker,
     written: LogSequence,
+    /// How long to wait after a failure, at first and at most.
+    backoff: (Duration, Duration),
 }
 
 impl<S: Split> WriterThread<S> {
@@ -214,7 +226,7 @@ impl<S: Split> WriterThread<S> {
 
     /// Reads the next bindings that are to be given again, until it is known which they are.
     fn read_past(&mut self) -> bool {
-        let mut backoff = BACKOFF.0;
+        let mut backoff = self.backoff.0;
         loop {
             let read = match &mut self.past {
                 Some(past) => past.read(&mut *self.log),
@@ -224,10 +236,12 @@ impl<S: Split> WriterThread<S> {
                 Ok(bindings) => return self.say(LogEvent::Past(bindings)),
                 Err(error) => error,
             };
-            if !self.say(LogEvent::Failed(error)) || !self.pause(backoff) {
+            if !self.say(LogEvent::Failed(error)) {
                 return false;
             }
-            backoff = (backoff * 2).min(BACKOFF.1);
+            // An append may be asked for meanwhile, and is to be found when this is over.
+            after(backoff).recv().ok();
+            backoff = (backoff * 2).min(self.backoff.1);
         }
     }
 
@@ -241,28 +255,41 @@ impl<S: Split> WriterThread<S> {
 
     /// Appends until it is known that the records are in the log; false if that is never to be.
     fn append(&mut self, incarnation: Incarnation, records: &[LogRecord<S>]) -> bool {
-        let mut backoff = BACKOFF.0;
+        let mut backoff = self.backoff.0;
+        // Whether it has to be read before anything can be appended: the place may be taken already,
+        // by these very records.
+        let mut unknown = false;
         loop {
-            let failed = match self.log.append(incarnation, self.written, records) {
-                Ok(Appended::Durable) => return self.appended(records),
-                Ok(Appended::Fenced) => {
-                    self.say(LogEvent::Fenced);
-                    return false;
-                }
-                Ok(Appended::Unknown) => match self.was_written(records) {
+            let failed = if unknown {
+                match self.was_written(records) {
                     Ok(true) => return self.appended(records),
                     // The same append is tried again: should the one before get there late, it is
                     // found to be the same.
-                    Ok(false) => None,
+                    Ok(false) => {
+                        unknown = false;
+                        None
+                    }
                     Err(error) => Some(error),
-                },
-                Err(error) => Some(error),
+                }
+            } else {
+                match self.log.append(incarnation, self.written, records) {
+                    Ok(Appended::Durable) => return self.appended(records),
+                    Ok(Appended::Fenced) => {
+                        self.say(LogEvent::Fenced);
+                        return false;
+                    }
+                    Ok(Appended::Unknown) => {
+                        unknown = true;
+                        continue;
+                    }
+                    Err(error) => Some(error),
+                }
             };
             let told = failed.is_none_or(|error| self.say(LogEvent::Failed(error)));
             if !told || !self.pause(backoff) {
                 return false;
             }
-            backoff = (backoff * 2).min(BACKOFF.1);
+            backoff = (backoff * 2).min(self.backoff.1);
         }
     }
 
@@ -304,3 +331,6 @@ impl<S: Split> WriterThread<S> {
         heard
     }
 }
+
+#[cfg(test)]
+mod tests;

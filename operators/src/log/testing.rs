@@ -1,0 +1,120 @@
+//! Records for the tests of logs.
+
+use super::{LogRecord, Stored, StoredError};
+use crate::binding::{Binding, SplitError, SplitRange};
+use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
+use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::letters::{Letter, Letters};
+use crate::tick::Tick;
+
+impl Stored for Letter {
+    fn store(&self) -> Vec<u8> {
+        self.0.to_string().into_bytes()
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
+        let text = std::str::from_utf8(bytes).ok();
+        let letter = text.and_then(|text| text.chars().next());
+        letter
+            .map(Self)
+            .ok_or_else(|| StoredError::new("letter", "it is empty or no text"))
+    }
+}
+
+impl Stored for Letters {
+    fn store(&self) -> Vec<u8> {
+        self.0
+            .iter()
+            .map(|letter| letter.0)
+            .collect::<String>()
+            .into_bytes()
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
+        let text =
+            std::str::from_utf8(bytes).map_err(|_| StoredError::new("letters", "no text"))?;
+        Ok(Self::of(text))
+    }
+}
+
+impl Stored for u64 {
+    fn store(&self) -> Vec<u8> {
+        self.to_le_bytes().to_vec()
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
+        let bytes = bytes
+            .try_into()
+            .map_err(|_| StoredError::new("number", "not eight bytes"))?;
+        Ok(Self::from_le_bytes(bytes))
+    }
+}
+
+pub(super) type Record = LogRecord<Letter>;
+
+const RUN: Incarnation = Incarnation(1);
+
+pub(super) fn binding(tick: u64, from: u64, to: u64) -> Record {
+    let split = Letter('a');
+    LogRecord::Binding(Binding {
+        tick: Tick(tick),
+        ranges: vec![SplitRange { split, from, to }],
+        errors: vec![SplitError {
+            split,
+            position: to,
+            message: "gone".to_owned(),
+        }],
+    })
+}
+
+pub(super) fn snapshot(tick: u64) -> Record {
+    LogRecord::Snapshot(Snapshot {
+        version: SNAPSHOT_VERSION,
+        incarnation: RUN,
+        reserved: Tick(tick + 5),
+        bound: Some(Tick(tick)),
+        metadata: Some((MetadataEpoch(3), Letters::of("ab"))),
+        count: 1,
+        splits: vec![SplitSnapshot {
+            split: Letter('a'),
+            position: 7,
+            quarantined: true,
+            paused: true,
+            identity: Some(()),
+            unlisted_since: Some(Tick(3)),
+        }],
+        rewound: false,
+    })
+}
+
+/// One append a line, every kind of record once at least.
+pub(super) fn appends() -> Vec<Vec<Record>> {
+    let split = Letter('a');
+    let mut appends = first_appends();
+    appends.push(vec![LogRecord::Paused(split), LogRecord::Resumed(split)]);
+    appends.push(vec![LogRecord::Identified {
+        split,
+        identity: (),
+    }]);
+    appends
+}
+
+/// The same, of the kinds that there were at first.
+pub(super) fn first_appends() -> Vec<Vec<Record>> {
+    let metadata = LogRecord::Metadata {
+        epoch: MetadataEpoch(3),
+        metadata: Letters::of("ab"),
+        at: Tick(0),
+    };
+    let start = LogRecord::Start {
+        split: Letter('a'),
+        start: 5,
+    };
+    vec![
+        vec![LogRecord::Incarnation(RUN), LogRecord::Reserved(Tick(100))],
+        vec![metadata, start],
+        vec![binding(1, 5, 7), LogRecord::Readmitted(Letter('a'))],
+        vec![LogRecord::Forgotten(Letter('b'))],
+        vec![binding(2, 7, 7)],
+    ]
+}
