@@ -16,7 +16,8 @@ use crate::discovery::SplitDiscovery;
 use crate::epoch::ReaderId;
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
-use crate::log::{BindingLog, LogEvent, LogWriter};
+use crate::kill_point::{self, KillPoint};
+use crate::log::{BindingLog, LogEvent, LogRecord, LogWriter};
 use crate::port::{ItemPort, Port};
 use crate::protocol::{Directive, Report};
 use crate::source::SourceOptions;
@@ -116,6 +117,9 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
             // `for_each` and not `for_each_stamp`: a reader's reports stay in their order.
             reports.for_each(|_, batch| {
                 for report in batch.drain(..) {
+                    if matches!(report, Report::Released { .. }) {
+                        kill_point::pass(KillPoint::Released);
+                    }
                     operator.coordinator.handle_report(report, now);
                 }
             });
@@ -185,10 +189,19 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
         while let Some(intention) = self.coordinator.poll() {
             match intention {
                 Intention::Send(reader, directive) => {
+                    let revoke = matches!(directive, Directive::Revoke { .. });
                     self.directives.give(None, (reader, directive));
+                    if revoke {
+                        kill_point::pass(KillPoint::Revoked);
+                    }
                 }
                 Intention::Ask(request) => self.discovery.request(request),
-                Intention::Append(incarnation, records) => self.log.append(incarnation, records),
+                Intention::Append(incarnation, records) => {
+                    if matches!(records.as_slice(), [.., LogRecord::Binding(_)]) {
+                        kill_point::pass(KillPoint::Closed);
+                    }
+                    self.log.append(incarnation, records);
+                }
                 Intention::Open(tick) => self.downgrade(tick),
                 Intention::Publish { binding, next } => {
                     self.bindings.give(None, binding);

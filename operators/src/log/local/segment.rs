@@ -15,6 +15,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::epoch::LogSequence;
+use crate::kill_point::{self, KillPoint};
 
 const MAGIC: &[u8; 8] = b"SPLITLOG";
 
@@ -230,8 +231,15 @@ impl OpenSegment {
         frame.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
         frame.extend_from_slice(payload);
         self.dirty = true;
+        kill_point::pass(KillPoint::AppendBegun);
+        if kill_point::is(KillPoint::AppendTorn) {
+            self.file.write_all(&frame[..frame.len() / 2])?;
+            kill_point::die();
+        }
         self.file.write_all(&frame)?;
+        kill_point::pass(KillPoint::AppendWritten);
         self.file.sync_data()?;
+        kill_point::pass(KillPoint::AppendSynced);
         self.dirty = false;
         self.length += frame.len() as u64;
         Ok(())
