@@ -42,6 +42,7 @@ pub use timely_splits::log::{
 };
 pub use timely_splits::protocol::Command;
 pub use timely_splits::reader::{Admission, AdmissionHook};
+pub use timely_splits::resume::Resume;
 pub use timely_splits::tick::{Tick, TimeMap};
 
 pub use crate::execute::{PEER_LOST_STATUS, execute, execute_from_args};

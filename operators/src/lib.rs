@@ -43,7 +43,8 @@
 //! - [`assignor`]: policies that pick a reader for each split.
 //! - [`coordinator`]: decides who reads what, and when a tick is over. A state machine without I/O.
 //! - [`enumerator`]: the operator around it.
-//! - [`log`]: makes durable which positions a tick stands for, a [`binding`].
+//! - [`log`]: makes durable which positions a tick stands for, a [`binding`]; [`resume`] says where a
+//!   source goes on that has one.
 //! - [`protocol`]: what the enumerator and the readers say to each other.
 //! - [`fetcher`]: brings what was read, and wakes the operator by a [`wake::Waker`].
 //! - [`reader`]: decides what of it is emitted. A state machine without I/O, and its operator.
@@ -85,6 +86,7 @@ pub mod log;
 mod port;
 pub mod protocol;
 pub mod reader;
+pub mod resume;
 pub mod source;
 pub mod split;
 pub mod tick;

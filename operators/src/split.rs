@@ -44,6 +44,14 @@ pub trait Split: Portable + Display {
     fn contradicts(known: &Self::Identity, found: &Self::Identity) -> bool {
         known != found
     }
+
+    /// What is known of a split that was `known`, and is `found`, which does not contradict.
+    ///
+    /// What was known once is not lost because it could not be found again.
+    #[must_use]
+    fn learnt(_known: &Self::Identity, found: &Self::Identity) -> Self::Identity {
+        found.clone()
+    }
 }
 
 /// The content of one metadata epoch.

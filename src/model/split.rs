@@ -73,6 +73,14 @@ impl Split for KafkaSplit {
         differ(known.cluster.as_ref(), found.cluster.as_ref())
             || differ(known.topic.as_ref(), found.topic.as_ref())
     }
+
+    fn learnt(known: &KafkaIdentity, found: &KafkaIdentity) -> KafkaIdentity {
+        let cluster = found.cluster.as_ref().or(known.cluster.as_ref());
+        KafkaIdentity {
+            cluster: cluster.cloned(),
+            topic: found.topic.or(known.topic),
+        }
+    }
 }
 
 /// The id that a Kafka cluster has given itself.

@@ -9,9 +9,9 @@ use timely_splits::log::{Stored, StoredError};
 
 use super::properties::is_showable;
 use super::{
-    ClientProperties, ClusterId, ClusterMetadata, Generation, KafkaPosition, KafkaSplit,
-    KafkaStream, LeaderEpoch, NameError, Offset, Partition, StartAt, StopAt, StreamId,
-    StreamTopics, StreamsMetadata, TopicName,
+    ClientProperties, ClusterId, ClusterMetadata, Generation, KafkaClusterId, KafkaIdentity,
+    KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, Partition, StartAt,
+    StopAt, StreamId, StreamTopics, StreamsMetadata, TopicId, TopicName,
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -32,6 +32,15 @@ struct PositionMessage {
     next: u64,
     #[prost(int32, optional, tag = "2")]
     leader_epoch: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct IdentityMessage {
+    #[prost(string, optional, tag = "1")]
+    cluster: Option<String>,
+    /// The 16 bytes of the topic's id, the most significant one first.
+    #[prost(bytes, optional, tag = "2")]
+    topic: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -125,6 +134,29 @@ impl Stored for KafkaPosition {
         Ok(Self {
             next: Offset::new(message.next),
             leader_epoch: message.leader_epoch.map(LeaderEpoch),
+        })
+    }
+}
+
+impl Stored for KafkaIdentity {
+    fn store(&self) -> Vec<u8> {
+        IdentityMessage {
+            cluster: self.cluster.as_ref().map(|id| id.0.clone()),
+            topic: self.topic.map(|id| id.0.to_be_bytes().to_vec()),
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
+        const WHAT: &str = "identity";
+        let message: IdentityMessage = decode(WHAT, bytes)?;
+        let topic = message.topic.map(|id| match id.try_into() {
+            Ok(sixteen) => Ok(TopicId(u128::from_be_bytes(sixteen))),
+            Err(_) => Err(StoredError::new(WHAT, "a topic id is not 16 bytes long")),
+        });
+        Ok(Self {
+            cluster: message.cluster.map(KafkaClusterId),
+            topic: topic.transpose()?,
         })
     }
 }
@@ -257,6 +289,13 @@ mod tests {
         let start = KafkaPosition::at(Offset::ZERO);
         assert_eq!(KafkaPosition::restore(&start.store()), Ok(start));
         assert_eq!(StreamsMetadata::restore(&metadata.store()), Ok(metadata));
+        let identity = KafkaIdentity {
+            cluster: Some(KafkaClusterId("abc".to_owned())),
+            topic: Some(TopicId(1 << 127 | 5)),
+        };
+        assert_eq!(KafkaIdentity::restore(&identity.store()), Ok(identity));
+        let unknown = KafkaIdentity::default();
+        assert_eq!(KafkaIdentity::restore(&unknown.store()), Ok(unknown));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use timely_splits::assignor::{Assignor, StickyBalanced};
 use timely_splits::event::Observer;
 use timely_splits::log::{BindingLog, MemoryLog};
 use timely_splits::protocol::Configuration;
+use timely_splits::resume::Resume;
 
 use super::{EnumerationParts, KafkaSource};
 use crate::discovery::DiscoveryOptions;
@@ -91,6 +92,7 @@ pub(crate) struct Settings {
     pub(super) discovery_interval: Duration,
     pub(super) metadata: MetadataOptions,
     pub(super) memory: usize,
+    pub(super) resume: Resume,
 }
 
 impl Default for Settings {
@@ -104,6 +106,7 @@ impl Default for Settings {
             discovery_interval: Duration::from_secs(5),
             metadata: MetadataOptions::default(),
             memory: MEMORY,
+            resume: Resume::Continue,
         }
     }
 }
@@ -210,6 +213,13 @@ impl KafkaSourceBuilder {
     #[must_use]
     pub fn log(mut self, log: impl BindingLog<KafkaSplit>) -> Self {
         self.log = Some(Box::new(log));
+        self
+    }
+
+    /// Where to go on if the log has records; [`Resume::Continue`] by default.
+    #[must_use]
+    pub fn resume(mut self, resume: Resume) -> Self {
+        self.settings.resume = resume;
         self
     }
 

@@ -283,7 +283,10 @@ impl KafkaSource {
             }),
             log: parts.log,
             assignor: parts.assignor,
-            coordination: CoordinatorOptions::new(0),
+            coordination: CoordinatorOptions {
+                resume: self.shared.settings.resume,
+                ..CoordinatorOptions::new(0)
+            },
         }
     }
 }

@@ -62,6 +62,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let begin = LogRecord::Incarnation(self.incarnation);
             self.to_append.insert(0, begin);
             self.ask_reservation(self.tick_after(self.ticks.asked, now));
+            if std::mem::take(&mut self.rewound) {
+                let mut snapshot = self.snapshot();
+                snapshot.rewound = true;
+                self.to_append.push(LogRecord::Snapshot(snapshot));
+            }
         }
         if self.phase != Phase::Reserving || self.ticks.reserved < self.ticks.asked {
             return;

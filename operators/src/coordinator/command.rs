@@ -120,8 +120,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let next = next.clone();
             entry.ownership = Ownership::Idle { next, since: now };
         }
-        entry.replaced = false;
         entry.failing = None;
+        if let Some(identity) = entry.replaced_by.take() {
+            entry.identity = Some(identity.clone());
+            let split = split.clone();
+            self.to_append
+                .push(LogRecord::Identified { split, identity });
+        }
         self.reconsider(&split, now);
         self.quarantined.remove(&split);
         self.to_append.push(LogRecord::Readmitted(split));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ownership::{Entry, Ownership};
-use super::snapshot::Restored;
+use super::restore::Restored;
 use super::ticks::Ending;
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
@@ -27,20 +27,27 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.metadata_epoch = self.metadata_epoch.max(epoch);
             self.stored = Some(metadata);
         }
-        for (split, (position, quarantined)) in restored.splits {
-            let ownership = if quarantined {
+        self.rewound = restored.rewound;
+        for (split, one) in restored.splits {
+            let position = one.position;
+            let ownership = if one.quarantined {
                 self.quarantined.insert(split.clone());
                 Ownership::Quarantined(position.clone())
             } else {
                 let next = position.clone();
-                Ownership::Idle { next, since: now }
+                let since = one.unlisted_since.map(|tick| self.when_named(tick));
+                let since = since.map_or(now, |since| since.min(now));
+                Ownership::Idle { next, since }
             };
             let listed = match &self.metadata {
                 Some(metadata) => metadata.lists(&split),
                 None => defect::is(Defect::RestoredBeforeMetadata),
             };
             self.bound.insert(split.clone(), position);
-            self.insert(split, Entry::restored(ownership, listed), now);
+            let mut entry = Entry::restored(ownership, listed);
+            entry.identity = one.identity;
+            entry.unlisted_since = one.unlisted_since;
+            self.insert(split, entry, now);
         }
     }
 
@@ -94,6 +101,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.to_append.push(LogRecord::Metadata {
             epoch,
             metadata: metadata.clone(),
+            at: self.name_of(now),
         });
         let changed = match &self.metadata {
             Some(before) => before.changed_groups(&metadata),
@@ -118,16 +126,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The metadata lists a split from here on, or does not.
     fn list(&mut self, split: &S, listed: bool, now: Duration) {
+        let at = self.name_of(now);
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
-        entry.listed = listed;
+        let was_listed = std::mem::replace(&mut entry.listed, listed);
+        entry.unlisted_since = match entry.unlisted_since {
+            _ if listed => None,
+            before => before.or(Some(at)),
+        };
         match entry.ownership {
             Ownership::Resolving(_) if !listed => {
                 self.remove(split);
                 return;
             }
-            Ownership::Idle { ref mut since, .. } if !listed => {
+            Ownership::Idle { ref mut since, .. } if was_listed && !listed => {
                 // It is kept from here on, however long it was nobody's before.
                 self.kept.remove(&(*since, split.clone()));
                 *since = now;
@@ -205,14 +218,39 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .get_mut(&found.split)
                 .expect("it is there by now");
             entry.racks = found.racks;
-            let before = entry.identity.replace(found.identity.clone());
             let back = std::mem::take(&mut entry.gone);
-            if before.is_some_and(|before| S::contradicts(&before, &found.identity)) {
+            if self.is_replaced(&found.split, found.identity) {
                 self.replaced(&found.split, now);
             } else if back {
                 self.reconsider(&found.split, now);
             }
         }
+    }
+
+    /// Learns what a split was found to be; true if that is another one than it was.
+    fn is_replaced(&mut self, split: &S, found: S::Identity) -> bool {
+        let Some(entry) = self.splits.get_mut(split) else {
+            return false;
+        };
+        let learnt = match &entry.identity {
+            Some(known) if S::contradicts(known, &found) => {
+                // It is told once for each that takes the place.
+                return entry.replaced_by.replace(found.clone()) != Some(found);
+            }
+            Some(known) => S::learnt(known, &found),
+            None => found,
+        };
+        if entry.identity.as_ref() != Some(&learnt) {
+            entry.identity = Some(learnt.clone());
+            // What is not recorded yet is recorded with its start.
+            if !matches!(entry.ownership, Ownership::Resolving(_)) {
+                self.to_append.push(LogRecord::Identified {
+                    split: split.clone(),
+                    identity: learnt,
+                });
+            }
+        }
+        false
     }
 
     /// A split is another one of the same name: it is not read on, at a position that means nothing
@@ -221,7 +259,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
-        entry.replaced = true;
         if let Ownership::Idle { next, .. } = &entry.ownership {
             entry.ownership = Ownership::Quarantined(next.clone());
         }
@@ -282,10 +319,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         match self.splits.get_mut(split) {
             Some(entry) if entry.ownership == Ownership::Resolving(request) => {
                 entry.ownership = Ownership::Recording(start.clone());
+                let identity = entry.identity.clone();
                 self.to_append.push(LogRecord::Start {
                     split: split.clone(),
                     start,
                 });
+                if let Some(identity) = identity {
+                    let split = split.clone();
+                    self.to_append
+                        .push(LogRecord::Identified { split, identity });
+                }
             }
             Some(_) | None => self.ignored += 1,
         }

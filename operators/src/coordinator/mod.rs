@@ -14,6 +14,7 @@ mod options;
 mod ownership;
 mod plan;
 mod report;
+mod restore;
 mod snapshot;
 mod tables;
 #[cfg(test)]
@@ -39,7 +40,7 @@ use crate::tick::Tick;
 pub use self::options::CoordinatorOptions;
 use self::ownership::{Entry, Ownership};
 use self::plan::Planning;
-use self::snapshot::Restored;
+use self::restore::{Restored, RestoredSplit};
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 pub use self::tables::Tables;
 use self::ticks::{Ending, Ticks};
@@ -116,6 +117,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     starting_since: Option<Duration>,
     /// Whether the wait for the log was told.
     stalled: bool,
+    /// Whether the log has bindings that this run makes void, and does not say so yet.
+    rewound: bool,
     /// To be appended when the append under way is answered: bindings and reservations, of which
     /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
@@ -188,6 +191,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             ticks: Ticks::new(),
             starting_since: None,
             stalled: false,
+            rewound: false,
             to_append: Vec::new(),
             appending: Vec::new(),
             since_snapshot: 0,
@@ -265,8 +269,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 | Ownership::Quarantined(_) => None,
             });
         let splits = self.bound.iter().chain(starting).map(|(split, position)| {
-            let quarantined = self.quarantined.contains(split);
-            (split.clone(), (position.clone(), quarantined))
+            let entry = self.splits.get(split);
+            let restored = RestoredSplit {
+                position: position.clone(),
+                quarantined: self.quarantined.contains(split),
+                identity: entry.and_then(|entry| entry.identity.clone()),
+                unlisted_since: entry.and_then(|entry| entry.unlisted_since),
+            };
+            (split.clone(), restored)
         });
         let metadata = self.metadata.clone().or_else(|| self.stored.clone());
         Restored {
@@ -275,6 +285,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             bound: self.ticks.last_closed,
             metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
             splits: splits.collect(),
+            rewound: false,
+            replay: None,
         }
         .snapshot()
     }
@@ -287,11 +299,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.skew = millis(wall).saturating_sub(millis(now));
     }
 
+    /// `now` as a tick is named.
+    fn name_of(&self, now: Duration) -> Tick {
+        let millis = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+        Tick(u64::try_from(millis.saturating_add(self.skew)).unwrap_or(0))
+    }
+
+    /// When `tick` was named, as `now` is measured.
+    fn when_named(&self, tick: Tick) -> Duration {
+        let millis = i64::try_from(tick.0).unwrap_or(i64::MAX);
+        Duration::from_millis(u64::try_from(millis.saturating_sub(self.skew)).unwrap_or(0))
+    }
+
     /// The tick to open at `now` after `tick`.
     fn tick_after(&self, tick: Tick, now: Duration) -> Tick {
-        let millis = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
-        let named = u64::try_from(millis.saturating_add(self.skew)).unwrap_or(0);
-        tick.following(Duration::from_millis(named))
+        tick.following(Duration::from_millis(self.name_of(now).0))
     }
 
     /// Time has passed.
@@ -301,7 +323,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The log is open and holds `records`: the source goes on where they end.
     pub fn handle_opened(&mut self, records: &[LogRecord<S>], now: Duration) {
-        match Restored::of(records) {
+        let restored = Restored::of(records, self.options.resume);
+        self.handle_restored(restored, now);
+    }
+
+    /// The log is open, and this is what its records come to.
+    pub(crate) fn handle_restored(
+        &mut self,
+        restored: Result<Restored<S>, RestoreError>,
+        now: Duration,
+    ) {
+        match restored {
+            Ok(restored) if restored.replay.is_some() => self.wedge(
+                "binding log",
+                "ticks cannot be replayed yet; expected another way to resume".to_owned(),
+            ),
             Ok(restored) => {
                 self.restore(restored, now);
                 if let Phase::Gathering { log_open } = &mut self.phase {
@@ -327,6 +363,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
                 LogRecord::Incarnation(_)
                 | LogRecord::Metadata { .. }
+                | LogRecord::Identified { .. }
                 | LogRecord::Readmitted(_)
                 | LogRecord::Forgotten(_)
                 | LogRecord::Snapshot(_) => {}
@@ -411,7 +448,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         (&self.last_request, &self.forgotten).hash(hasher);
-        (&self.ticks, &self.stalled).hash(hasher);
+        (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);
     }

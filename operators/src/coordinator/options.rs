@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use crate::resume::Resume;
+
 /// What the coordinator is told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoordinatorOptions {
     /// How many readers there are.
     pub readers: usize,
+    /// Where to go on if the log has records.
+    pub resume: Resume,
     /// How long a tick stays open.
     pub tick_interval: Duration,
     /// How many closed ticks may wait for the log.
@@ -42,6 +46,7 @@ impl CoordinatorOptions {
     pub fn new(readers: usize) -> Self {
         Self {
             readers,
+            resume: Resume::Continue,
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),

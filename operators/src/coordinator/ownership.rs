@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::assignor::SplitLoad;
 use crate::epoch::{ReaderId, RequestId, SplitEpoch};
 use crate::split::Split;
+use crate::tick::Tick;
 
 /// What the coordinator knows of one split.
 #[derive(Clone, Debug, Hash)]
@@ -12,20 +13,23 @@ pub(super) struct Entry<S: Split> {
     pub(super) ownership: Ownership<S>,
     /// The epoch of the last assignment.
     pub(super) split_epoch: SplitEpoch,
-    /// What the split was when it was last found; `None` after a restart, until it is found.
+    /// What the split is, as far as it was ever found.
     pub(super) identity: Option<S::Identity>,
+    /// What was found in its place, if that is another one of the same name and nobody has readmitted
+    /// it.
+    pub(super) replaced_by: Option<S::Identity>,
     /// Where it can be read from: the best place first.
     pub(super) racks: Vec<String>,
     /// Whether the metadata lists it.
     pub(super) listed: bool,
+    /// When the metadata stopped to list it, if it does not.
+    pub(super) unlisted_since: Option<Tick>,
     /// Whether the discovery has found that it does not exist any more.
     pub(super) gone: bool,
     /// Whether a person asked that it be not read for now.
     pub(super) paused: bool,
     /// Whether it appeared in a group whose other splits were known.
     pub(super) sibling: bool,
-    /// Whether it was found to be another one of the same name, and nobody has readmitted it.
-    pub(super) replaced: bool,
     /// What was told of why it is not read, if it fails.
     pub(super) failing: Option<String>,
     pub(super) load: SplitLoad,
@@ -61,12 +65,13 @@ impl<S: Split> Entry<S> {
             ownership: Ownership::Resolving(request),
             split_epoch,
             identity: None,
+            replaced_by: None,
             racks: Vec::new(),
             listed: true,
+            unlisted_since: None,
             gone: false,
             paused: false,
             sibling: false,
-            replaced: false,
             failing: None,
             load: SplitLoad::default(),
             emitted: 0,
@@ -84,7 +89,7 @@ impl<S: Split> Entry<S> {
 
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
-        self.listed && !self.gone && !self.paused && !self.replaced
+        self.listed && !self.gone && !self.paused && self.replaced_by.is_none()
     }
 
     pub(super) fn is_quarantined(&self) -> bool {

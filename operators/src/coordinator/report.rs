@@ -121,7 +121,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A split is nobody's from here on, and goes on at `next`.
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         if let Some(entry) = self.splits.get_mut(split) {
-            entry.ownership = if entry.replaced {
+            entry.ownership = if entry.replaced_by.is_some() {
                 Ownership::Quarantined(next)
             } else {
                 Ownership::Idle { next, since: now }

@@ -1,17 +1,13 @@
-//! What a restart needs to know, and where it comes from.
-
-use std::collections::BTreeMap;
+//! What a restart needs to know, as a log stores it.
 
 use serde::{Deserialize, Serialize};
 
-use crate::binding::Binding;
 use crate::epoch::{Incarnation, MetadataEpoch};
-use crate::log::LogRecord;
 use crate::split::Split;
 use crate::tick::Tick;
 
 /// The version of [`Snapshot`] that is written here.
-pub const SNAPSHOT_VERSION: u32 = 1;
+pub const SNAPSHOT_VERSION: u32 = 2;
 
 /// All that a restart needs, as of one tick.
 ///
@@ -36,6 +32,8 @@ pub struct Snapshot<S: Split> {
     pub count: u64,
     /// The splits.
     pub splits: Vec<SplitSnapshot<S>>,
+    /// Whether the run went back: ticks after `bound` that are bound by the records before are void.
+    pub rewound: bool,
 }
 
 /// What a restart needs to know of one split.
@@ -48,6 +46,10 @@ pub struct SplitSnapshot<S: Split> {
     pub position: S::Position,
     /// Whether it is quarantined there.
     pub quarantined: bool,
+    /// What it was when its identity was last learnt, if it ever was.
+    pub identity: Option<S::Identity>,
+    /// The tick from which on the metadata does not list it, if it does not.
+    pub unlisted_since: Option<Tick>,
 }
 
 /// Why a log does not say where a source was.
@@ -71,158 +73,39 @@ pub enum RestoreError {
     /// A record cannot follow the ones before it.
     #[error("record {index} cannot follow those before it: {what}")]
     Disorder {
-        /// The index of the record, from zero.
+        /// The index of the record among those that were read, from zero.
         index: usize,
         /// What is wrong.
         what: String,
     },
-}
-
-/// What the records of a log come to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Restored<S: Split> {
-    pub(super) incarnation: Incarnation,
-    pub(super) reserved: Tick,
-    pub(super) bound: Option<Tick>,
-    pub(super) metadata: Option<(MetadataEpoch, S::Metadata)>,
-    /// The position of each split, and whether it is quarantined there.
-    pub(super) splits: BTreeMap<S, (S::Position, bool)>,
-}
-
-impl<S: Split> Restored<S> {
-    fn nothing() -> Self {
-        Self {
-            incarnation: Incarnation::default(),
-            reserved: Tick::default(),
-            bound: None,
-            metadata: None,
-            splits: BTreeMap::new(),
-        }
-    }
-
-    /// What `records` come to.
-    pub(super) fn of(records: &[LogRecord<S>]) -> Result<Self, RestoreError> {
-        let mut restored = Self::nothing();
-        for (index, record) in records.iter().enumerate() {
-            let disorder = |what| RestoreError::Disorder { index, what };
-            match record {
-                LogRecord::Incarnation(incarnation) => {
-                    if *incarnation <= restored.incarnation {
-                        let what = format!(
-                            "incarnation {incarnation} comes after {}",
-                            restored.incarnation
-                        );
-                        return Err(disorder(what));
-                    }
-                    restored.incarnation = *incarnation;
-                }
-                LogRecord::Reserved(tick) => restored.reserved = restored.reserved.max(*tick),
-                LogRecord::Metadata { epoch, metadata } => {
-                    restored.metadata = Some((*epoch, metadata.clone()));
-                }
-                LogRecord::Start { split, start } => {
-                    let before = restored
-                        .splits
-                        .insert(split.clone(), (start.clone(), false));
-                    if before.is_some() {
-                        return Err(disorder(format!("split {split} starts twice")));
-                    }
-                }
-                LogRecord::Binding(binding) => restored.bind(binding).map_err(disorder)?,
-                LogRecord::Readmitted(split) => {
-                    if let Some((_, quarantined)) = restored.splits.get_mut(split) {
-                        *quarantined = false;
-                    }
-                }
-                LogRecord::Forgotten(split) => {
-                    restored.splits.remove(split);
-                }
-                LogRecord::Snapshot(snapshot) => {
-                    let complete = Self::of_snapshot(snapshot)?;
-                    if index > 0 && complete.splits != restored.splits {
-                        let what = "it differs from what the records before it say".to_owned();
-                        return Err(RestoreError::Incomplete { what });
-                    }
-                    restored = complete;
-                }
-            }
-        }
-        Ok(restored)
-    }
-
-    fn bind(&mut self, binding: &Binding<S>) -> Result<(), String> {
-        let tick = binding.tick;
-        if self.bound.is_some_and(|bound| bound >= tick) || tick > self.reserved {
-            return Err(format!(
-                "tick {tick} is bound after {:?}, with ticks up to {} reserved",
-                self.bound, self.reserved
-            ));
-        }
-        self.bound = Some(tick);
-        for range in &binding.ranges {
-            match self.splits.get_mut(&range.split) {
-                Some((position, _)) if *position == range.from => *position = range.to.clone(),
-                Some((position, _)) => {
-                    return Err(format!(
-                        "split {} goes on at {}, but is at {position}",
-                        range.split, range.from
-                    ));
-                }
-                None => return Err(format!("split {} has no start", range.split)),
-            }
-        }
-        for error in &binding.errors {
-            if let Some((_, quarantined)) = self.splits.get_mut(&error.split) {
-                *quarantined = true;
-            }
-        }
-        Ok(())
-    }
-
-    fn of_snapshot(snapshot: &Snapshot<S>) -> Result<Self, RestoreError> {
-        if snapshot.version > SNAPSHOT_VERSION {
-            return Err(RestoreError::Newer {
-                version: snapshot.version,
-            });
-        }
-        let incomplete = |what| Err(RestoreError::Incomplete { what });
-        let written = snapshot.splits.len() as u64;
-        if written != snapshot.count {
-            return incomplete(format!("{written} splits, expected {}", snapshot.count));
-        }
-        let mut splits = BTreeMap::new();
-        for one in &snapshot.splits {
-            let value = (one.position.clone(), one.quarantined);
-            if splits.insert(one.split.clone(), value).is_some() {
-                return incomplete(format!("split {} is in it twice", one.split));
-            }
-        }
-        Ok(Self {
-            incarnation: snapshot.incarnation,
-            reserved: snapshot.reserved,
-            bound: snapshot.bound,
-            metadata: snapshot.metadata.clone(),
-            splits,
-        })
-    }
-
-    /// The snapshot of this state.
-    pub(super) fn snapshot(&self) -> Snapshot<S> {
-        let splits: Vec<_> = (self.splits.iter())
-            .map(|(split, (position, quarantined))| SplitSnapshot {
-                split: split.clone(),
-                position: position.clone(),
-                quarantined: *quarantined,
-            })
-            .collect();
-        Snapshot {
-            version: SNAPSHOT_VERSION,
-            incarnation: self.incarnation,
-            reserved: self.reserved,
-            bound: self.bound,
-            metadata: self.metadata.clone(),
-            count: splits.len() as u64,
-            splits,
-        }
-    }
+    /// No run can have opened the tick that was asked for.
+    #[error(
+        "tick {asked} is beyond the log, in which ticks up to {reserved} are reserved; expected one that this log knows: is it the log of this source?"
+    )]
+    Beyond {
+        /// What was asked for.
+        asked: Tick,
+        /// The last tick that a run may have opened.
+        reserved: Tick,
+    },
+    /// The log does not go back so far.
+    #[error(
+        "tick {asked} is older than the log, which was compacted; the oldest that it can go back to is {oldest}"
+    )]
+    Compacted {
+        /// What was asked for.
+        asked: Tick,
+        /// The last tick that is bound by the first snapshot.
+        oldest: Tick,
+    },
+    /// A split started twice within the ticks to replay.
+    #[error(
+        "split {split} was forgotten and started anew after tick {from}; expected a replay from a later tick, or `At`"
+    )]
+    StartedAnew {
+        /// The split, as text.
+        split: String,
+        /// The tick from which on ticks were to be replayed.
+        from: Tick,
+    },
 }

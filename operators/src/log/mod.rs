@@ -123,6 +123,8 @@ pub enum LogRecord<S: Split> {
         epoch: MetadataEpoch,
         /// What it says.
         metadata: S::Metadata,
+        /// When it began, as a tick is named.
+        at: Tick,
     },
     /// Where reading a split starts, resolved once by its rule.
     Start {
@@ -130,6 +132,13 @@ pub enum LogRecord<S: Split> {
         split: S,
         /// The position of its first record.
         start: S::Position,
+    },
+    /// It was learnt what a split is.
+    Identified {
+        /// The split.
+        split: S,
+        /// All that is known of it.
+        identity: S::Identity,
     },
     /// A tick is over.
     Binding(Binding<S>),

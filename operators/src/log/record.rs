@@ -18,7 +18,7 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 11")]
     kind: Option<Kind>,
 }
 
@@ -40,6 +40,8 @@ enum Kind {
     Forgotten(Vec<u8>),
     #[prost(message, tag = "8")]
     Snapshot(SnapshotMessage),
+    #[prost(message, tag = "11")]
+    Identified(IdentityMessage),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -48,6 +50,16 @@ struct MetadataMessage {
     epoch: u64,
     #[prost(bytes, tag = "2")]
     metadata: Vec<u8>,
+    #[prost(uint64, tag = "3")]
+    at: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct IdentityMessage {
+    #[prost(bytes, tag = "1")]
+    split: Vec<u8>,
+    #[prost(bytes, tag = "2")]
+    identity: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -58,6 +70,10 @@ struct PositionMessage {
     position: Vec<u8>,
     #[prost(bool, tag = "3")]
     quarantined: bool,
+    #[prost(bytes, optional, tag = "5")]
+    identity: Option<Vec<u8>>,
+    #[prost(uint64, optional, tag = "6")]
+    unlisted_since: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -106,12 +122,14 @@ struct SnapshotMessage {
     count: u64,
     #[prost(message, repeated, tag = "7")]
     splits: Vec<PositionMessage>,
+    #[prost(bool, tag = "8")]
+    rewound: bool,
 }
 
 /// The bytes of `records`.
 pub(super) fn encode<S>(records: &[LogRecord<S>]) -> Vec<u8>
 where
-    S: Split<Position: Stored, Metadata: Stored> + Stored,
+    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     let records = records.iter().map(message).collect();
     FrameMessage { records }.encode_to_vec()
@@ -120,7 +138,7 @@ where
 /// The records of `bytes`.
 pub(super) fn decode<S>(bytes: &[u8]) -> Result<Vec<LogRecord<S>>, StoredError>
 where
-    S: Split<Position: Stored, Metadata: Stored> + Stored,
+    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     let frame = FrameMessage::decode(bytes)
         .map_err(|error| StoredError::new("record", error.to_string()))?;
@@ -129,19 +147,30 @@ where
 
 fn message<S>(record: &LogRecord<S>) -> RecordMessage
 where
-    S: Split<Position: Stored, Metadata: Stored> + Stored,
+    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     let kind = match record {
         LogRecord::Incarnation(incarnation) => Kind::Incarnation(incarnation.0),
         LogRecord::Reserved(tick) => Kind::Reserved(tick.0),
-        LogRecord::Metadata { epoch, metadata } => Kind::Metadata(MetadataMessage {
+        LogRecord::Metadata {
+            epoch,
+            metadata,
+            at,
+        } => Kind::Metadata(MetadataMessage {
             epoch: epoch.0,
             metadata: metadata.store(),
+            at: at.0,
         }),
         LogRecord::Start { split, start } => Kind::Start(PositionMessage {
             split: split.store(),
             position: start.store(),
             quarantined: false,
+            identity: None,
+            unlisted_since: None,
+        }),
+        LogRecord::Identified { split, identity } => Kind::Identified(IdentityMessage {
+            split: split.store(),
+            identity: identity.store(),
         }),
         LogRecord::Binding(binding) => Kind::Binding(binding_message(binding)),
         LogRecord::Readmitted(split) => Kind::Readmitted(split.store()),
@@ -174,13 +203,15 @@ where
 
 fn snapshot_message<S>(snapshot: &Snapshot<S>) -> SnapshotMessage
 where
-    S: Split<Position: Stored, Metadata: Stored> + Stored,
+    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     let metadata = snapshot.metadata.as_ref();
     let splits = snapshot.splits.iter().map(|one| PositionMessage {
         split: one.split.store(),
         position: one.position.store(),
         quarantined: one.quarantined,
+        identity: one.identity.as_ref().map(Stored::store),
+        unlisted_since: one.unlisted_since.map(|tick| tick.0),
     });
     SnapshotMessage {
         version: snapshot.version,
@@ -190,15 +221,17 @@ where
         metadata: metadata.map(|(epoch, metadata)| MetadataMessage {
             epoch: epoch.0,
             metadata: metadata.store(),
+            at: 0,
         }),
         count: snapshot.count,
         splits: splits.collect(),
+        rewound: snapshot.rewound,
     }
 }
 
 fn record<S>(message: RecordMessage) -> Result<LogRecord<S>, StoredError>
 where
-    S: Split<Position: Stored, Metadata: Stored> + Stored,
+    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     // A kind that this version does not know is not skipped: it may change what the others mean.
     let kind = message.kind.ok_or_else(|| {
@@ -213,6 +246,11 @@ where
         Kind::Metadata(metadata) => LogRecord::Metadata {
             epoch: MetadataEpoch(metadata.epoch),
             metadata: S::Metadata::restore(&metadata.metadata)?,
+            at: Tick(metadata.at),
+        },
+        Kind::Identified(identified) => LogRecord::Identified {
+            split: S::restore(&identified.split)?,
+            identity: S::Identity::restore(&identified.identity)?,
         },
         Kind::Start(start) => LogRecord::Start {
             split: S::restore(&start.split)?,
@@ -252,7 +290,7 @@ where
 
 fn restore_snapshot<S>(message: SnapshotMessage) -> Result<Snapshot<S>, StoredError>
 where
-    S: Split<Position: Stored, Metadata: Stored> + Stored,
+    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     let metadata = message.metadata.map(|metadata| {
         let restored = S::Metadata::restore(&metadata.metadata)?;
@@ -263,6 +301,8 @@ where
             split: S::restore(&one.split)?,
             position: S::Position::restore(&one.position)?,
             quarantined: one.quarantined,
+            identity: one.identity.as_deref().map(Stored::restore).transpose()?,
+            unlisted_since: one.unlisted_since.map(Tick),
         })
     });
     Ok(Snapshot {
@@ -273,5 +313,6 @@ where
         metadata: metadata.transpose()?,
         count: message.count,
         splits: splits.collect::<Result<_, _>>()?,
+        rewound: message.rewound,
     })
 }

@@ -19,6 +19,17 @@ pub trait Stored: Sized {
     fn restore(bytes: &[u8]) -> Result<Self, StoredError>;
 }
 
+/// Nothing, as no bytes.
+impl Stored for () {
+    fn store(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restore(_bytes: &[u8]) -> Result<Self, StoredError> {
+        Ok(())
+    }
+}
+
 /// Why bytes are no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored {what}: {message}")]

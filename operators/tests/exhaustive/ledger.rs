@@ -226,6 +226,7 @@ impl Ledger {
                     self.readmitting.remove(split);
                     self.durable.failed.remove(split);
                 }
+                LogRecord::Identified { .. } => {}
                 LogRecord::Snapshot(snapshot) => self.restartable(snapshot)?,
                 other => return Err(format!("nobody asked for {other:?}")),
             }

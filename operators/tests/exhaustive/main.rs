@@ -6,7 +6,7 @@
 //! explorer goes through all states breadth first and holds each against the invariants of the
 //! design, which a [`ledger`] of its own keeps.
 //!
-//! `scripts/explore --deep` goes through all states of larger models.
+//! `scripts/explore --deep` goes through all states of larger models; `REPORT.md` says what it saw.
 
 #[path = "../support/letters.rs"]
 #[expect(dead_code, reason = "shared with tests that spell metadata as text")]

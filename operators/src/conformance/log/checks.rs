@@ -70,6 +70,7 @@ impl<R: LogRig> Driver<R> {
         vec![
             LogRecord::Metadata {
                 epoch: MetadataEpoch(self.next),
+                at: Tick(1),
                 metadata: self.rig.metadata(self.next),
             },
             LogRecord::Start {

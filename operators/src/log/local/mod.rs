@@ -147,7 +147,7 @@ impl<S> LocalLog<S> {
 
 impl<S> LocalLog<S>
 where
-    S: Split<Position: Stored, Metadata: Stored> + Stored,
+    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     /// Opens the log, unless it is open, and reads all of it.
     fn open(&mut self) -> Result<LogContents<S>, LogError> {
@@ -245,7 +245,7 @@ impl Open {
     /// Writes records to the open segment, or to another one if they begin it.
     fn write<S>(&mut self, folder: &Path, records: &[LogRecord<S>], begin: bool) -> io::Result<()>
     where
-        S: Split<Position: Stored, Metadata: Stored> + Stored,
+        S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
     {
         let count = u32::try_from(records.len())
             .map_err(|_| io::Error::other("an append of four billion records or more"))?;
@@ -266,6 +266,7 @@ fn newest<S: Split>(records: &[LogRecord<S>]) -> Incarnation {
         LogRecord::Reserved(_)
         | LogRecord::Metadata { .. }
         | LogRecord::Start { .. }
+        | LogRecord::Identified { .. }
         | LogRecord::Binding(_)
         | LogRecord::Readmitted(_)
         | LogRecord::Forgotten(_) => None,
@@ -275,7 +276,7 @@ fn newest<S: Split>(records: &[LogRecord<S>]) -> Incarnation {
 
 impl<S> BindingLog<S> for LocalLog<S>
 where
-    S: Split<Position: Stored, Metadata: Stored> + Stored,
+    S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
     fn read(&mut self) -> Result<LogContents<S>, LogError> {
         self.open()

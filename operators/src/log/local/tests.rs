@@ -81,7 +81,10 @@ fn snapshot(tick: u64) -> Record {
             split: Letter('a'),
             position: 7,
             quarantined: true,
+            identity: Some(()),
+            unlisted_since: Some(Tick(3)),
         }],
+        rewound: false,
     })
 }
 
@@ -90,6 +93,7 @@ fn appends() -> Vec<Vec<Record>> {
     let metadata = LogRecord::Metadata {
         epoch: MetadataEpoch(3),
         metadata: Letters::of("ab"),
+        at: Tick(0),
     };
     let start = LogRecord::Start {
         split: Letter('a'),

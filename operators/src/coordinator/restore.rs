@@ -1,0 +1,361 @@
+//! What the records of a log come to.
+
+use std::collections::BTreeMap;
+
+use super::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
+use crate::binding::Binding;
+use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::log::LogRecord;
+use crate::resume::Resume;
+use crate::split::{Metadata, Split};
+use crate::tick::Tick;
+
+/// What a source starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Restored<S: Split> {
+    pub(super) incarnation: Incarnation,
+    pub(super) reserved: Tick,
+    /// The last bound tick that is in force.
+    pub(super) bound: Option<Tick>,
+    pub(super) metadata: Option<(MetadataEpoch, S::Metadata)>,
+    pub(super) splits: BTreeMap<S, RestoredSplit<S>>,
+    /// Whether the log has bindings that this makes void.
+    pub(super) rewound: bool,
+    /// What is to be given again, if anything is.
+    pub(super) replay: Option<ReplayRange<S>>,
+}
+
+/// What a log says of one split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RestoredSplit<S: Split> {
+    pub(super) position: S::Position,
+    pub(super) quarantined: bool,
+    pub(super) identity: Option<S::Identity>,
+    pub(super) unlisted_since: Option<Tick>,
+}
+
+impl<S: Split> RestoredSplit<S> {
+    fn at(position: S::Position) -> Self {
+        Self {
+            position,
+            quarantined: false,
+            identity: None,
+            unlisted_since: None,
+        }
+    }
+}
+
+/// Bound ticks that are to be given again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ReplayRange<S: Split> {
+    /// The first of them is at or after this one.
+    pub(super) from: Tick,
+    /// Where each split is after the last of them.
+    pub(super) ends: BTreeMap<S, S::Position>,
+}
+
+/// Works the records of a log off, in their order, to what a source starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct Restoration<S: Split> {
+    resume: Resume,
+    /// How many records were worked off.
+    index: usize,
+    /// What all of them come to.
+    state: Restored<S>,
+    /// What there was at the tick to start from, once a later one is bound.
+    base: Option<Base<S>>,
+    /// Splits that were forgotten after the base, with their position.
+    forgotten: BTreeMap<S, S::Position>,
+}
+
+/// What there was at the tick to start from.
+#[derive(Clone, Debug)]
+struct Base<S: Split> {
+    /// The last tick that was bound.
+    bound: Option<Tick>,
+    /// The splits, and those that started since.
+    splits: BTreeMap<S, RestoredSplit<S>>,
+}
+
+impl<S: Split> Restoration<S> {
+    pub(crate) fn new(resume: Resume) -> Self {
+        Self {
+            resume,
+            index: 0,
+            state: Restored {
+                incarnation: Incarnation::default(),
+                reserved: Tick::default(),
+                bound: None,
+                metadata: None,
+                splits: BTreeMap::new(),
+                rewound: false,
+                replay: None,
+            },
+            base: None,
+            forgotten: BTreeMap::new(),
+        }
+    }
+
+    /// Works off the next record.
+    ///
+    /// The first one may be a snapshot of a tick that is at or before the one to start from.
+    pub(crate) fn apply(&mut self, record: &LogRecord<S>) -> Result<(), RestoreError> {
+        let index = self.index;
+        self.index += 1;
+        let disorder = |what| RestoreError::Disorder { index, what };
+        match record {
+            LogRecord::Incarnation(incarnation) => {
+                let before = self.state.incarnation;
+                if *incarnation <= before {
+                    let what = format!("incarnation {incarnation} comes after {before}");
+                    return Err(disorder(what));
+                }
+                self.state.incarnation = *incarnation;
+            }
+            LogRecord::Reserved(tick) => {
+                self.state.reserved = self.state.reserved.max(*tick);
+            }
+            LogRecord::Metadata {
+                epoch,
+                metadata,
+                at,
+            } => {
+                // The first version of the format did not say when.
+                let at = Some(*at).filter(|at| at.0 > 0);
+                for (split, one) in self.all_splits() {
+                    one.unlisted_since = match one.unlisted_since {
+                        _ if metadata.lists(split) => None,
+                        before => before.or(at),
+                    };
+                }
+                self.state.metadata = Some((*epoch, metadata.clone()));
+            }
+            LogRecord::Start { split, start } => {
+                self.start(split, start, index)?;
+            }
+            LogRecord::Identified { split, identity } => {
+                self.each(split, |one| one.identity = Some(identity.clone()));
+            }
+            LogRecord::Binding(binding) => self.bind(binding).map_err(disorder)?,
+            LogRecord::Readmitted(split) => self.each(split, |one| one.quarantined = false),
+            LogRecord::Forgotten(split) => {
+                if let Some(one) = self.state.splits.remove(split)
+                    && self.base.is_some()
+                {
+                    self.forgotten.insert(split.clone(), one.position);
+                }
+            }
+            LogRecord::Snapshot(snapshot) => self.snapshot(snapshot, index)?,
+        }
+        Ok(())
+    }
+
+    /// Every split, also those of the base.
+    fn all_splits(&mut self) -> impl Iterator<Item = (&S, &mut RestoredSplit<S>)> {
+        let base = self.base.iter_mut().flat_map(|base| &mut base.splits);
+        self.state.splits.iter_mut().chain(base)
+    }
+
+    /// Does something to a split, also to that of the base.
+    fn each(&mut self, split: &S, act: impl Fn(&mut RestoredSplit<S>)) {
+        if let Some(one) = self.state.splits.get_mut(split) {
+            act(one);
+        }
+        if let Some(base) = &mut self.base
+            && let Some(one) = base.splits.get_mut(split)
+        {
+            act(one);
+        }
+    }
+
+    fn start(&mut self, split: &S, start: &S::Position, index: usize) -> Result<(), RestoreError> {
+        let one = RestoredSplit::at(start.clone());
+        if self
+            .state
+            .splits
+            .insert(split.clone(), one.clone())
+            .is_some()
+        {
+            let what = format!("split {split} starts twice");
+            return Err(RestoreError::Disorder { index, what });
+        }
+        if let (Resume::Replay { from }, true) = (self.resume, self.forgotten.contains_key(split)) {
+            let split = split.to_string();
+            return Err(RestoreError::StartedAnew { split, from });
+        }
+        if let Some(base) = &mut self.base {
+            base.splits.entry(split.clone()).or_insert(one);
+        }
+        Ok(())
+    }
+
+    fn bind(&mut self, binding: &Binding<S>) -> Result<(), String> {
+        let (tick, state) = (binding.tick, &mut self.state);
+        if state.bound.is_some_and(|bound| bound >= tick) || tick > state.reserved {
+            return Err(format!(
+                "tick {tick} is bound after {:?}, with ticks up to {} reserved",
+                state.bound, state.reserved
+            ));
+        }
+        if self.base.is_none() && self.resume.base().is_some_and(|base| tick > base) {
+            self.base = Some(Base {
+                bound: state.bound,
+                splits: state.splits.clone(),
+            });
+        }
+        state.bound = Some(tick);
+        for range in &binding.ranges {
+            match state.splits.get_mut(&range.split) {
+                Some(one) if one.position == range.from => one.position = range.to.clone(),
+                Some(one) => {
+                    return Err(format!(
+                        "split {} goes on at {}, but is at {}",
+                        range.split, range.from, one.position
+                    ));
+                }
+                None => return Err(format!("split {} has no start", range.split)),
+            }
+        }
+        for error in &binding.errors {
+            if let Some(one) = state.splits.get_mut(&error.split) {
+                one.quarantined = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, snapshot: &Snapshot<S>, index: usize) -> Result<(), RestoreError> {
+        let complete = Restored::of_snapshot(snapshot)?;
+        if index == 0 {
+            if let (Some(base), Some(oldest)) = (self.resume.base(), complete.bound)
+                && base < oldest
+            {
+                let asked = base;
+                return Err(RestoreError::Compacted { asked, oldest });
+            }
+        } else if !snapshot.rewound && !complete.is_at(&self.state) {
+            let what = "it differs from what the records before it say".to_owned();
+            return Err(RestoreError::Incomplete { what });
+        }
+        self.state = complete;
+        Ok(())
+    }
+
+    /// What the records come to.
+    pub(crate) fn finish(self) -> Result<Restored<S>, RestoreError> {
+        let mut state = self.state;
+        let asked = match self.resume {
+            Resume::Continue | Resume::Fresh => None,
+            Resume::At(tick) | Resume::Replay { from: tick } => Some(tick),
+        };
+        if let Some(asked) = asked.filter(|asked| *asked > state.reserved) {
+            let reserved = state.reserved;
+            return Err(RestoreError::Beyond { asked, reserved });
+        }
+        match (self.resume, self.base) {
+            (Resume::Fresh, _) => {
+                state.rewound = state.bound.is_some() || !state.splits.is_empty();
+                state.bound = None;
+                state.splits.clear();
+            }
+            (Resume::At(_), Some(base)) => {
+                state.rewound = true;
+                state.bound = base.bound;
+                state.splits = base.splits;
+            }
+            (Resume::Replay { from }, Some(Base { mut splits, .. })) => {
+                let now = |split: &S| state.splits.get(split);
+                for (split, one) in &mut splits {
+                    one.quarantined = now(split).is_some_and(|now| now.quarantined);
+                }
+                let at = |(split, one): (&S, &RestoredSplit<S>)| {
+                    let end = now(split).map(|now| now.position.clone());
+                    let end = end.or_else(|| self.forgotten.get(split).cloned());
+                    (split.clone(), end.unwrap_or_else(|| one.position.clone()))
+                };
+                let ends = splits.iter().map(at).collect();
+                state.replay = Some(ReplayRange { from, ends });
+                state.splits = splits;
+            }
+            (Resume::Continue | Resume::At(_) | Resume::Replay { .. }, _) => {}
+        }
+        Ok(state)
+    }
+}
+
+impl<S: Split> Restored<S> {
+    /// What `records` come to.
+    pub(crate) fn of(records: &[LogRecord<S>], resume: Resume) -> Result<Self, RestoreError> {
+        let mut restoration = Restoration::new(resume);
+        for record in records {
+            restoration.apply(record)?;
+        }
+        restoration.finish()
+    }
+
+    /// Whether the splits are where they are in `other`.
+    fn is_at(&self, other: &Self) -> bool {
+        let place = |(split, one): (&S, &RestoredSplit<S>)| {
+            (split.clone(), one.position.clone(), one.quarantined)
+        };
+        let (mine, theirs) = (self.splits.iter(), other.splits.iter());
+        mine.map(place).eq(theirs.map(place))
+    }
+
+    fn of_snapshot(snapshot: &Snapshot<S>) -> Result<Self, RestoreError> {
+        if snapshot.version > SNAPSHOT_VERSION {
+            return Err(RestoreError::Newer {
+                version: snapshot.version,
+            });
+        }
+        let incomplete = |what| Err(RestoreError::Incomplete { what });
+        let written = snapshot.splits.len() as u64;
+        if written != snapshot.count {
+            return incomplete(format!("{written} splits, expected {}", snapshot.count));
+        }
+        let mut splits = BTreeMap::new();
+        for one in &snapshot.splits {
+            let value = RestoredSplit {
+                position: one.position.clone(),
+                quarantined: one.quarantined,
+                identity: one.identity.clone(),
+                unlisted_since: one.unlisted_since,
+            };
+            if splits.insert(one.split.clone(), value).is_some() {
+                return incomplete(format!("split {} is in it twice", one.split));
+            }
+        }
+        Ok(Self {
+            incarnation: snapshot.incarnation,
+            reserved: snapshot.reserved,
+            bound: snapshot.bound,
+            metadata: snapshot.metadata.clone(),
+            splits,
+            rewound: false,
+            replay: None,
+        })
+    }
+
+    /// The snapshot of this state.
+    pub(super) fn snapshot(&self) -> Snapshot<S> {
+        let splits: Vec<_> = (self.splits.iter())
+            .map(|(split, one)| SplitSnapshot {
+                split: split.clone(),
+                position: one.position.clone(),
+                quarantined: one.quarantined,
+                identity: one.identity.clone(),
+                unlisted_since: one.unlisted_since,
+            })
+            .collect();
+        Snapshot {
+            version: SNAPSHOT_VERSION,
+            incarnation: self.incarnation,
+            reserved: self.reserved,
+            bound: self.bound,
+            metadata: self.metadata.clone(),
+            count: splits.len() as u64,
+            splits,
+            rewound: self.rewound,
+        }
+    }
+}

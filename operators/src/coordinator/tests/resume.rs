@@ -1,0 +1,215 @@
+//! Where a run goes on that has a log.
+
+use super::*;
+
+/// A log of ticks in which `a` was read from 10 on, three records a tick, and `b` since the second.
+fn log_of_three_ticks() -> (Vec<LogRecord<Letter>>, Vec<Tick>) {
+    let mut driven = Driven::start(1);
+    driven.metadata("a");
+    driven.tick(vec![range('a', 1, 10, 13)]);
+    driven.metadata("ab");
+    driven.tick(vec![range('a', 1, 13, 16), range('b', 1, 10, 11)]);
+    driven.tick(vec![range('a', 1, 16, 19)]);
+    let ticks = driven.published.iter().map(|(binding, _)| binding.tick);
+    (driven.log.clone(), ticks.collect())
+}
+
+/// A run that goes on after `log`, at a later time, with all readers and metadata there.
+fn resumed(log: &[LogRecord<Letter>], resume: Resume) -> Driven {
+    let mut driven = Driven::resuming(1, resume);
+    driven.now += Duration::from_secs(60);
+    driven.coordinator.handle_opened(log, driven.now);
+    driven.carry_out();
+    driven.report(hello(0, 7));
+    driven.metadata("ab");
+    driven
+}
+
+fn complaint(driven: &Driven) -> String {
+    let health = driven.told.iter().find_map(|event| match event {
+        SourceEvent::Health(health) => Some(health.to_string()),
+        _ => None,
+    });
+    health.expect("something is wrong")
+}
+
+#[test]
+fn at_a_tick_reading_goes_on_after_it_and_what_was_bound_later_is_void() {
+    let (log, ticks) = log_of_three_ticks();
+
+    let mut driven = resumed(&log, Resume::At(ticks[0]));
+
+    assert_eq!(
+        driven.moves(),
+        ["0: assign a#1 at 13", "0: assign b#1 at 10"]
+    );
+    driven.tick(vec![range('a', 1, 13, 14)]);
+    assert!(driven.published[0].0.tick > ticks[2]);
+    let all = [log, driven.log].concat();
+    let mut after = resumed(&all, Resume::Continue);
+    assert_eq!(
+        after.moves(),
+        ["0: assign a#1 at 14", "0: assign b#1 at 10"]
+    );
+}
+
+/// A tick that several sources share need not be one of this one's.
+#[test]
+fn at_a_tick_between_two_is_at_the_one_before() {
+    let (log, ticks) = log_of_three_ticks();
+
+    let mut driven = resumed(&log, Resume::At(Tick(ticks[1].0 + 1)));
+
+    assert_eq!(
+        driven.moves(),
+        ["0: assign a#1 at 16", "0: assign b#1 at 11"]
+    );
+}
+
+#[test]
+fn at_a_tick_before_all_is_at_the_recorded_starts() {
+    let (log, _) = log_of_three_ticks();
+
+    let mut driven = resumed(&log, Resume::At(Tick(0)));
+
+    assert_eq!(
+        driven.moves(),
+        ["0: assign a#1 at 10", "0: assign b#1 at 10"]
+    );
+    let asked = |request: &DiscoveryRequest<_>| matches!(request, DiscoveryRequest::Resolve { .. });
+    assert!(!driven.asked.iter().any(asked));
+}
+
+/// A run that went back, and went on: what was void stays void.
+#[test]
+fn a_run_can_go_back_behind_one_that_went_back() {
+    let (log, ticks) = log_of_three_ticks();
+    let mut back = resumed(&log, Resume::At(ticks[1]));
+    back.take_sent();
+    back.tick(vec![range('a', 1, 16, 17)]);
+    let all = [log, back.log].concat();
+
+    let mut driven = resumed(&all, Resume::At(ticks[0]));
+
+    assert_eq!(
+        driven.moves(),
+        ["0: assign a#1 at 13", "0: assign b#1 at 10"]
+    );
+}
+
+#[test]
+fn a_tick_that_no_run_can_have_opened_is_refused() {
+    let (log, _) = log_of_three_ticks();
+
+    for resume in [
+        Resume::At(Tick(u64::MAX)),
+        Resume::Replay {
+            from: Tick(u64::MAX),
+        },
+    ] {
+        let mut driven = resumed(&log, resume);
+
+        assert!(complaint(&driven).contains("is beyond the log"));
+        assert_eq!(driven.moves(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_tick_before_a_log_that_was_compacted_is_refused() {
+    let mut driven = Driven::start(1);
+    driven.metadata("a");
+    driven.tick(vec![range('a', 1, 10, 13)]);
+    let snapshot = LogRecord::Snapshot(driven.coordinator.snapshot());
+    let bound = driven.published[0].0.tick;
+
+    let mut early = resumed(
+        std::slice::from_ref(&snapshot),
+        Resume::At(Tick(bound.0 - 1)),
+    );
+    let mut at = resumed(&[snapshot], Resume::At(bound));
+
+    assert!(complaint(&early).contains("older than the log"));
+    assert_eq!(early.moves(), [""; 0]);
+    assert_eq!(at.moves()[0], "0: assign a#1 at 13");
+}
+
+#[test]
+fn a_fresh_source_asks_again_where_splits_start_and_opens_later_ticks_only() {
+    let (log, ticks) = log_of_three_ticks();
+
+    let mut driven = resumed(&log, Resume::Fresh);
+
+    assert_eq!(
+        driven.moves(),
+        ["0: assign a#1 at 10", "0: assign b#1 at 10"]
+    );
+    let asked =
+        |request: &&DiscoveryRequest<_>| matches!(request, DiscoveryRequest::Resolve { .. });
+    assert_eq!(driven.asked.iter().filter(asked).count(), 2);
+    driven.tick(vec![range('a', 1, 10, 11)]);
+    assert!(driven.published[0].0.tick > ticks[2]);
+    let all = [log, driven.log].concat();
+    let mut after = resumed(&all, Resume::Continue);
+    assert_eq!(after.moves()[0], "0: assign a#1 at 11");
+}
+
+/// A log that answers the incarnation and dies right after it.
+#[test]
+fn a_run_that_went_back_and_ended_before_it_said_so_changed_nothing() {
+    let (log, ticks) = log_of_three_ticks();
+    let back = resumed(&log, Resume::At(ticks[0]));
+    let is_snapshot = |record: &LogRecord<_>| matches!(record, LogRecord::Snapshot(_));
+    let said = back.log.iter().position(is_snapshot).expect("it says so");
+    let is_binding = |record: &LogRecord<_>| matches!(record, LogRecord::Binding(_));
+    assert!(!back.log[..said].iter().any(is_binding));
+
+    let all = [&log[..], &back.log[..said]].concat();
+    let mut after = resumed(&all, Resume::Continue);
+
+    assert_eq!(
+        after.moves(),
+        ["0: assign a#1 at 19", "0: assign b#1 at 11"]
+    );
+}
+
+/// How long a position is kept counts from when its split was not listed any more, whatever runs
+/// came in between.
+#[test]
+fn positions_are_not_kept_for_longer_because_of_restarts() {
+    let mut driven = Driven::start(1);
+    driven.metadata("ab");
+    driven.tick(Vec::new());
+    driven.metadata("b");
+    driven.release(0, 'a', 1, 10);
+    driven.tick(Vec::new());
+    let mut log = driven.log;
+    let kept_for = CoordinatorOptions::new(1).kept_for;
+
+    for restart in 1..=2 {
+        let mut again = Driven::closed(1);
+        again.now += kept_for / 2 * restart + INTERVAL;
+        again.coordinator.handle_opened(&log, again.now);
+        again.carry_out();
+        again.report(hello(0, 7));
+        again.metadata("b");
+        again.tick(Vec::new());
+
+        let is_forgotten =
+            |event: &SourceEvent<_>| matches!(event, SourceEvent::SplitForgotten { .. });
+        assert_eq!(again.told.iter().any(is_forgotten), restart == 2);
+        log.extend(again.log);
+    }
+}
+
+/// What a split is outlives a restart, so that another one of its name is noticed after it.
+#[test]
+fn what_a_split_is_is_in_the_log() {
+    let (log, _) = log_of_three_ticks();
+
+    let restored = Restored::of(&log, Resume::Continue).unwrap();
+
+    assert_eq!(restored.splits[&Letter('a')].identity, Some(()));
+    let snapshot = LogRecord::Snapshot(restored.snapshot());
+    let of_snapshot = Restored::of(&[snapshot], Resume::Continue).unwrap();
+    assert_eq!(of_snapshot, restored);
+}
