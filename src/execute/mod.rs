@@ -26,11 +26,12 @@ use timely::worker::Worker;
 
 use self::handshake::RunToken;
 use self::meeting::Meeting;
+use crate::supervise::end_with_supervisor;
 
 /// The name of the environment variable with what only the processes of one run have in common: 32
 /// hexadecimal digits.
 ///
-/// Where it is set, a process in which it differs
+/// [`supervise`](crate::supervise::supervise) sets it. Where it is set, a process in which it differs
 /// is no process of this run and cannot take part in it, and neither can whoever does not know it.
 pub const RUN_VARIABLE: &str = "TIMELY_KAFKA_RUN";
 
@@ -97,6 +98,7 @@ where
     F: Fn(&mut Worker) -> T + Send + Sync + 'static,
 {
     install();
+    end_with_supervisor().map_err(|error| format!("watching the supervisor failed: {error}"))?;
     let CommunicationConfig::Cluster {
         threads,
         process,
