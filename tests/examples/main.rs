@@ -5,6 +5,7 @@
     reason = "what a test cannot arrange is a failed test"
 )]
 
+mod supervise;
 mod support;
 mod tail;
 mod tail_starts;
