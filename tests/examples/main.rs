@@ -5,6 +5,7 @@
     reason = "what a test cannot arrange is a failed test"
 )]
 
+mod exact_sink;
 mod supervise;
 mod support;
 mod tail;
