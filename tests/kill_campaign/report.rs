@@ -24,7 +24,7 @@ const APPENDING: [&str; 4] = [
     "append-synced",
 ];
 
-/// The points between the emission of a record and the moment at which its tick is durable.
+/// The points between the emission of a record and the append of its tick.
 const UNDURABLE: [&str; 2] = ["emitted", "closed"];
 
 /// The points between the revocation of a split and its next assignment.
@@ -51,11 +51,10 @@ pub(crate) fn report(outcomes: &[Outcome]) -> String {
         format!("rounds: {}, good: {good}", outcomes.len()),
         format!("kills, each with a restart from disk: {}", deaths.len()),
         format!(
-            "between the emission of a record and the moment at which its tick is durable: {}, of which \
-             inside an append: {}",
-            fell(&UNDURABLE) + fell(&APPENDING),
-            fell(&APPENDING)
+            "after the emission of a record and before its tick was given to the log: {}",
+            fell(&UNDURABLE)
         ),
+        format!("inside an append: {}", fell(&APPENDING)),
         format!(
             "between the revocation of a split and its next assignment: {}",
             fell(&UNASSIGNED)

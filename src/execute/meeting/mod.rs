@@ -1,8 +1,8 @@
 //! How the processes of a run meet.
 //!
-//! Timely's own way takes everybody who connects for one of its processes: eight bytes of nonsense end
-//! the process, a connection that says nothing is waited for for ever, and a process that was left over
-//! from another run is let in. Here each connection begins with a [handshake](super::handshake), a
+//! Timely's own way takes everybody who connects for one of its processes: a port scan or eight bytes of
+//! nonsense end the process, a connection that says nothing is waited for for ever, and a process that was
+//! left over from another run is let in. Here each connection begins with a [handshake](super::handshake), a
 //! stranger is put out after two seconds at most, and nobody waits for another one meanwhile.
 
 #[cfg(test)]
