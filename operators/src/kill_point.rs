@@ -1,7 +1,7 @@
 //! Moments at which a process can be made to die, for tests of what a crash leaves behind.
 //!
 //! With the cargo feature `kill-points` a process dies by SIGKILL at the moment that the environment
-//! variable [`VARIABLE`] names, when that has come as often as it says: `emitted:7` is the seventh
+//! variable `TIMELY_SPLITS_KILL_POINT` names, when that has come as often as it says: `emitted:7` is the seventh
 //! time that a batch was emitted. Without the feature [`pass`] is empty, so that nothing of this is left.
 
 use std::fmt::{self, Display};
