@@ -15,6 +15,7 @@
 //! - [`records`]: what was read, in batches.
 //! - [`source`]: the source as it is built and read.
 //! - [`execute()`]: runs workers, and ends the process when one is lost.
+//! - [`supervise`]: keeps the processes of a dataflow running.
 //! - [`embedded`]: Kafka clusters in this process, for examples and tests.
 //!
 //! The operators themselves are those of the crate `timely-splits`, which knows no Kafka.
@@ -28,6 +29,7 @@ pub mod metadata;
 pub mod model;
 pub mod records;
 pub mod source;
+pub mod supervise;
 
 pub use timely;
 pub use timely_splits::assignor;
@@ -46,7 +48,7 @@ pub use timely_splits::reader::{Admission, AdmissionHook};
 pub use timely_splits::resume::Resume;
 pub use timely_splits::tick::{Tick, TimeMap};
 
-pub use crate::execute::{PEER_LOST_STATUS, execute, execute_from_args};
+pub use crate::execute::{PEER_LOST_STATUS, RUN_VARIABLE, execute, execute_from_args};
 pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscription};
 pub use crate::model::{KafkaPosition, KafkaSplit, StartAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};

@@ -166,14 +166,15 @@ const RULES: &[Rule] = &[
     Rule {
         name: "threads start where they are expected",
         reason: "a thread must be stopped, bounded and named; the places are src/fetcher, \
-                 src/discovery, src/metadata, src/embedded, operators/src/log, and the test kit in \
-                 operators/src/conformance",
+                 src/discovery, src/metadata, src/embedded, src/supervise, operators/src/log, and the \
+                 test kit in operators/src/conformance",
         broken_at: |file| {
             let places = [
                 "src/fetcher",
                 "src/discovery",
                 "src/metadata",
                 "src/embedded",
+                "src/supervise",
             ];
             if !file.is_in(&["src", "operators/src"])
                 || file.is_in(&places)

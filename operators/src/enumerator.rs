@@ -16,7 +16,8 @@ use crate::discovery::SplitDiscovery;
 use crate::epoch::ReaderId;
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
-use crate::log::{BindingLog, LogEvent, LogWriter};
+use crate::kill_point::{self, KillPoint};
+use crate::log::{BindingLog, LogEvent, LogRecord, LogWriter};
 use crate::port::{ItemPort, Port};
 use crate::protocol::{Directive, Report};
 use crate::source::SourceOptions;
@@ -80,22 +81,17 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
     let (health_port, health) = Port::new(&mut builder);
 
     let mut operator = enumeration.map(|enumeration| EnumeratorOperator {
-        coordinator: Coordinator::new(
-            CoordinatorOptions {
-                readers: scope.peers(),
-                tick_interval: options.tick_interval,
-                ticks_waiting_max: options.ticks_waiting_max,
-                ..enumeration.coordination
-            },
-            enumeration.assignor,
-        ),
-        discovery: (enumeration.discovery)(waker.clone()),
         log: LogWriter::start(
             enumeration.log,
             enumeration.coordination.resume,
             waker.clone(),
         )
         .expect("a thread for the log can be started"),
+        coordinator: Coordinator::new(
+            options.coordination(enumeration.coordination, scope.peers()),
+            enumeration.assignor,
+        ),
+        discovery: (enumeration.discovery)(waker.clone()),
         directives: directive_port,
         bindings: binding_port,
         health: health_port,
@@ -120,6 +116,9 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
             // `for_each` and not `for_each_stamp`: a reader's reports stay in their order.
             reports.for_each(|_, batch| {
                 for report in batch.drain(..) {
+                    if matches!(report, Report::Released { .. }) {
+                        kill_point::pass(KillPoint::Released);
+                    }
                     operator.coordinator.handle_report(report, now);
                 }
             });
@@ -195,10 +194,19 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
         while let Some(intention) = self.coordinator.poll() {
             match intention {
                 Intention::Send(reader, directive) => {
+                    let revoke = matches!(directive, Directive::Revoke { .. });
                     self.directives.give(None, (reader, directive));
+                    if revoke {
+                        kill_point::pass(KillPoint::Revoked);
+                    }
                 }
                 Intention::Ask(request) => self.discovery.request(request),
-                Intention::Append(incarnation, records) => self.log.append(incarnation, records),
+                Intention::Append(incarnation, records) => {
+                    if matches!(records.as_slice(), [.., LogRecord::Binding(_)]) {
+                        kill_point::pass(KillPoint::Closed);
+                    }
+                    self.log.append(incarnation, records);
+                }
                 Intention::Compact(since) => self.log.compact(since),
                 Intention::Open(tick) => self.downgrade(tick),
                 Intention::AskPast => self.log.ask_past(),

@@ -77,6 +77,8 @@ pub mod epoch;
 pub mod event;
 pub mod fetcher;
 pub mod health;
+#[doc(hidden)]
+pub mod kill_point;
 #[cfg(test)]
 #[path = "../tests/support/letters.rs"]
 mod letters;

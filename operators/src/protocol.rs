@@ -71,10 +71,22 @@ pub enum Directive<S: Split> {
 pub struct Replay<S: Split> {
     /// The ticks, in order. There is no other before the last of them that was not told.
     pub ticks: Vec<Tick>,
-    /// For each assigned split that has records in these ticks, where it ends in each, in order.
-    pub ends: Vec<(S, SplitEpoch, Vec<(Tick, S::Position)>)>,
+    /// What is to be read again of each assigned split that has records in these ticks.
+    pub splits: Vec<ReplaySplit<S>>,
     /// The definite errors of these ticks that this reader is to emit.
     pub errors: Vec<(Tick, SplitError<S>)>,
+}
+
+/// Where one split ends in ticks that are to be given again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct ReplaySplit<S: Split> {
+    /// The split.
+    pub split: S,
+    /// Its assignment.
+    pub split_epoch: SplitEpoch,
+    /// The ticks in which it has records, and where it ends in each, in order.
+    pub ends: Vec<(Tick, S::Position)>,
 }
 
 /// One reader's right to read one split, from one position on.

@@ -8,6 +8,7 @@ use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
 
 use crate::binding::{Binding, SplitError};
 use crate::control::SourceControl;
+use crate::coordinator::CoordinatorOptions;
 use crate::enumerator::{Enumeration, enumerator};
 use crate::event::Observer;
 use crate::fetcher::SplitFetcher;
@@ -74,6 +75,20 @@ impl<T: SourceTime, S: Split> SourceOptions<T, S> {
             configuration: Configuration::new(),
             control: SourceControl::new(),
             observer: Observer::deaf(),
+        }
+    }
+
+    /// What the coordinator needs of this, besides what it was given.
+    pub(crate) fn coordination(
+        &self,
+        given: CoordinatorOptions,
+        readers: usize,
+    ) -> CoordinatorOptions {
+        CoordinatorOptions {
+            readers,
+            tick_interval: self.tick_interval,
+            ticks_waiting_max: self.ticks_waiting_max,
+            ..given
         }
     }
 

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a poisoned lock fails the test")]
 
-#[expect(dead_code, reason = "others need more of it")]
+#[expect(dead_code, reason = "the source and its conformance need more of it")]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,10 +82,10 @@ impl Run {
     }
 
     fn run(self) -> Seen {
-        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let all: Arc<Mutex<Seen>> = Arc::default();
         let left = Arc::new(Mutex::new(false));
         let control = SourceControl::new();
-        let (run, shared) = (self, Arc::clone(&seen));
+        let (run, shared) = (self, Arc::clone(&all));
         let guards = timely::execute(Config::process(run.workers), move |worker| {
             let index = worker.index();
             let probe = run.dataflow(worker, &control, &shared);
@@ -95,10 +95,10 @@ impl Run {
                 if probe.done() || *left.lock().unwrap() {
                     break;
                 }
-                let mut seen = shared.lock().unwrap();
+                let mut shown = shared.lock().unwrap();
                 let frontier = probe.with_frontier(|frontier| frontier.first().copied());
-                seen.frontiers.insert(index, frontier);
-                if index == 0 && (run.script)(&seen, &control) {
+                shown.frontiers.insert(index, frontier);
+                if index == 0 && (run.script)(&shown, &control) {
                     control.stop();
                     *left.lock().unwrap() = run.leaves;
                 }
@@ -112,10 +112,7 @@ impl Run {
         for guard in guards.expect("workers start").join() {
             guard.expect("a worker ends well");
         }
-        Arc::try_unwrap(seen).map_or_else(
-            |shared| shared.lock().unwrap().clone(),
-            |seen| seen.into_inner().unwrap(),
-        )
+        all.lock().unwrap().clone()
     }
 
     fn dataflow(
@@ -154,12 +151,12 @@ impl Run {
             streams
                 .batches
                 .inspect_core(move |event| {
-                    let mut seen = rows.lock().unwrap();
+                    let mut shown = rows.lock().unwrap();
                     for (tick, row) in at_ticks(event) {
                         assert!(passed.less_equal(&tick.0), "{row:?} is late at {tick}");
-                        let new = seen.rows.entry(tick).or_default().insert(row);
+                        let new = shown.rows.entry(tick).or_default().insert(row);
                         assert!(new, "{row:?} came twice at {tick}");
-                        seen.count += 1;
+                        shown.count += 1;
                     }
                 })
                 .probe_with(&probe);

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a poisoned lock fails the test")]
 
+#[expect(dead_code, reason = "replays need more of it")]
 mod support;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@
 //! 2. [How streams and clusters are described](_2_streams_and_clusters)
 //! 3. [What the frontier promises](_3_frontier)
 //! 4. [When something goes wrong](_4_errors)
+//! 5. [How what is stored is exact](_5_exactly_once)
 
 #[doc = include_str!("getting_started.md")]
 pub mod _1_getting_started {}
@@ -16,3 +17,6 @@ pub mod _3_frontier {}
 
 #[doc = include_str!("errors.md")]
 pub mod _4_errors {}
+
+#[doc = include_str!("exactly_once.md")]
+pub mod _5_exactly_once {}

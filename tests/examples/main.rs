@@ -5,6 +5,8 @@
     reason = "what a test cannot arrange is a failed test"
 )]
 
+mod exact_sink;
+mod supervise;
 mod support;
 mod tail;
 mod tail_starts;

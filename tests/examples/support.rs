@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// Long enough for a machine that does many other things; a line takes a second at most.
 pub(crate) const LINE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -18,7 +20,7 @@ pub(crate) struct Example {
 }
 
 /// Where cargo puts examples: beside the folder of this test.
-fn program(name: &str) -> PathBuf {
+pub(crate) fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
     let program = profile.join("examples").join(name);
@@ -136,10 +138,11 @@ impl Example {
     }
 
     pub(crate) fn terminate(&self) {
-        let sent = Command::new("kill")
-            .args(["-TERM", &self.child.id().to_string()])
-            .status();
-        assert!(sent.unwrap().success());
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// The exit status, which must come `within` a time; `None` if a signal ended it.

@@ -57,6 +57,15 @@ impl RealKafka {
 
     /// Starts clusters with further arguments of `scripts/kafka start`, like `--brokers 3`.
     pub(crate) fn start_with(names: &[&str], arguments: &[&str]) -> Self {
+        Self::launch(names, &[&["--log-requests"], arguments].concat())
+    }
+
+    /// Starts clusters of one broker that do not tell what they see, for hours of work.
+    pub(crate) fn start_quiet(names: &[&str]) -> Self {
+        Self::launch(names, &[])
+    }
+
+    fn launch(names: &[&str], arguments: &[&str]) -> Self {
         let kafka = Self {
             state: tempfile::Builder::new()
                 .prefix("timely-kafka-test-")
@@ -65,7 +74,7 @@ impl RealKafka {
             clients: Mutex::default(),
         };
         let owner = process::id().to_string();
-        let mut command = vec!["start", "--log-requests", "--exit-with", &owner];
+        let mut command = vec!["start", "--exit-with", &owner];
         command.extend(arguments);
         command.extend(names);
         kafka.script(&command);

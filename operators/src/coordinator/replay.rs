@@ -16,7 +16,7 @@ use crate::binding::{Binding, SplitRange};
 use crate::discovery::DiscoveryRequest;
 use crate::epoch::{ReaderId, RequestId, SplitEpoch};
 use crate::event::SourceEvent;
-use crate::protocol::{Directive, Replay};
+use crate::protocol::{Directive, Replay, ReplaySplit};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
@@ -215,24 +215,24 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let ticks: Vec<_> = bindings.iter().map(|binding| binding.tick).collect();
         let mut readers = BTreeMap::new();
         for id in self.readers.keys() {
-            let (ends, ticks) = (Vec::new(), ticks.clone());
-            let errors = Vec::new();
-            readers.insert(
-                *id,
-                Replay {
-                    ticks,
-                    ends,
-                    errors,
-                },
-            );
+            let replay = Replay {
+                ticks: ticks.clone(),
+                splits: Vec::new(),
+                errors: Vec::new(),
+            };
+            readers.insert(*id, replay);
         }
-        let ends = match self.ends_of(&bindings) {
-            Ok(ends) => ends,
+        let all = match self.ends_of(&bindings) {
+            Ok(all) => all,
             Err(why) => return self.wedge("binding log", why),
         };
-        for ((reader, split, split_epoch), ends) in ends {
+        for ((reader, split, split_epoch), ends) in all {
             if let Some(replay) = readers.get_mut(&reader) {
-                replay.ends.push((split, split_epoch, ends));
+                replay.splits.push(ReplaySplit {
+                    split,
+                    split_epoch,
+                    ends,
+                });
             }
         }
         // Whoever emits an error: it is of the tick, and no reader has the split any more.

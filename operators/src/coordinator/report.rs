@@ -51,36 +51,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 None => self.ignored += 1,
             },
             Report::Replayed { reader, before } => self.replayed(reader, before),
-            Report::FetcherDown {
-                reader,
-                split,
-                split_epoch,
-                kind,
-                next,
-                message,
-            } => {
-                if self.is_current(reader, &split, split_epoch) {
-                    if kind == FailureKind::Definite && self.phase == Phase::Replaying {
-                        self.wedge(
-                            "source",
-                            format!(
-                                "split {split}: it cannot be replayed from {next} on: {message}"
-                            ),
-                        );
-                        return;
-                    }
-                    if kind == FailureKind::Definite {
-                        self.quarantine(&split, next, now);
-                    }
-                    self.tell_failing(&split, kind, &message);
-                    self.tell(SourceEvent::FetcherDown {
-                        split,
-                        reader,
-                        kind,
-                        message,
-                    });
-                }
-            }
+            down @ Report::FetcherDown { .. } => self.fetcher_down(down, now),
             Report::Progress { reader, lags } => self.progress(reader, lags),
             Report::Prepared { reader, split } => {
                 if self.is_preparing(reader, &split) {
@@ -91,6 +62,39 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
             Report::Command(command) => self.obey(command, now),
         }
+    }
+
+    /// Reading a split stopped by itself, as the report says.
+    fn fetcher_down(&mut self, down: Report<S>, now: Duration) {
+        let Report::FetcherDown {
+            reader,
+            split,
+            split_epoch,
+            kind,
+            next,
+            message,
+        } = down
+        else {
+            return;
+        };
+        if !self.is_current(reader, &split, split_epoch) {
+            return;
+        }
+        if kind == FailureKind::Definite && self.phase == Phase::Replaying {
+            let why = format!("split {split}: it cannot be replayed from {next} on: {message}");
+            self.wedge("source", why);
+            return;
+        }
+        if kind == FailureKind::Definite {
+            self.quarantine(&split, next, now);
+        }
+        self.tell_failing(&split, kind, &message);
+        self.tell(SourceEvent::FetcherDown {
+            split,
+            reader,
+            kind,
+            message,
+        });
     }
 
     fn progress(&mut self, reader: ReaderId, lags: Vec<(S, SplitEpoch, u64)>) {

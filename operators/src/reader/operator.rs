@@ -18,6 +18,7 @@ use crate::epoch::ReaderId;
 use crate::event::SourceEvent;
 use crate::fetcher::{Fetched, Piece, Polled, Prepared, SplitFetcher};
 use crate::health::{FailureKind, Health, HealthStatus};
+use crate::kill_point::{self, KillPoint};
 use crate::port::{ContainerPort, ItemPort, Port};
 use crate::protocol::{Directive, Report};
 use crate::source::SourceOptions;
@@ -425,5 +426,6 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         let batches = pieces.into_iter().filter_map(|piece| piece.batch);
         self.batches
             .give_all(&(self.options.time.time_of)(tick), batches);
+        kill_point::pass(KillPoint::Emitted);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::state::{ReaderAction, ReaderState};
 use crate::fetcher::Piece;
-use crate::protocol::{Replay, Report};
+use crate::protocol::{Replay, ReplaySplit, Report};
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -81,7 +81,12 @@ impl<S: Split, B> ReaderState<S, B> {
             replaying.known_before = Tick(last.0.saturating_add(1));
         }
         replaying.ticks.extend(replay.ticks);
-        for (split, split_epoch, ends) in replay.ends {
+        for ReplaySplit {
+            split,
+            split_epoch,
+            ends,
+        } in replay.splits
+        {
             let held = self.held.get(&split);
             let Some(held) = held.filter(|held| held.split_epoch == split_epoch) else {
                 self.ignored += 1;
@@ -122,11 +127,9 @@ impl<S: Split, B> ReaderState<S, B> {
     pub(super) fn replay_durable(&mut self, tick: Tick) {
         let next = Tick(tick.0.saturating_add(1));
         if let Some(replaying) = &mut self.replaying {
-            while replaying
-                .ticks
-                .pop_front_if(|known| *known <= tick)
-                .is_some()
-            {}
+            while replaying.ticks.front().is_some_and(|known| *known <= tick) {
+                replaying.ticks.pop_front();
+            }
         }
         self.actions.push_back(ReaderAction::Downgrade(next));
     }
@@ -181,8 +184,9 @@ impl<S: Split, B> ReaderState<S, B> {
             return;
         };
         if let Some(ends) = replaying.ends.get_mut(split) {
-            while let Some((tick, _)) = ends.pop_front_if(|(_, reached)| *reached <= *end) {
-                replaying.pending.remove(&(tick, split.clone()));
+            while let Some((tick, _)) = ends.front().filter(|(_, at)| *at <= *end) {
+                replaying.pending.remove(&(*tick, split.clone()));
+                ends.pop_front();
             }
         }
     }

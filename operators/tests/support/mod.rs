@@ -67,13 +67,11 @@ impl World {
     }
 
     /// Brings so many records in one piece from here on.
-    #[allow(dead_code, reason = "only a test of replays needs it")]
     pub(crate) fn bring(&self, piece_max: u64) {
         self.0.lock().unwrap().piece_max = Some(piece_max);
     }
 
     /// Deletes the records of a split before a position.
-    #[allow(dead_code, reason = "only a test of replays needs it")]
     pub(crate) fn delete_before(&self, letter: char, position: u64) {
         let mut world = self.0.lock().unwrap();
         world.gone_before.insert(Letter(letter), position);

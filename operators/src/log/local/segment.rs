@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::{Files, OpenFile};
 use crate::epoch::LogSequence;
+use crate::kill_point::{self, KillPoint};
 use crate::log::extent::SnapshotAt;
 use crate::log::frame::{self, FrameHeader, long_number, number};
 use crate::log::outline::Outline;
@@ -377,8 +378,15 @@ impl OpenSegment {
     pub(super) fn append(&mut self, frame: &[u8]) -> io::Result<()> {
         self.clean()?;
         self.dirty = true;
+        kill_point::pass(KillPoint::AppendBegun);
+        if kill_point::is(KillPoint::AppendTorn) {
+            self.file.write(self.length, &frame[..frame.len() / 2])?;
+            kill_point::die();
+        }
         self.file.write(self.length, frame)?;
+        kill_point::pass(KillPoint::AppendWritten);
         self.file.sync()?;
+        kill_point::pass(KillPoint::AppendSynced);
         self.dirty = false;
         self.length += frame.len() as u64;
         Ok(())
