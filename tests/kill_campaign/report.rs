@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::results::{Death, Outcome};
+use crate::results::{Death, Outcome, Replayed, VERSION};
 
 const INTRODUCTION: &str = "\
 # Kill campaign
@@ -12,7 +12,10 @@ Made by `scripts/kill-campaign --report` from what its rounds left. A round is a
 clusters that lives four times, with 2, 3, 1 and 4 workers, and is killed three times, while records are
 written, splits are moved and the metadata changes. Each restart is a new process with another number of
 workers. After each life the store is compared with the log, and in the end with what was written: every
-record is stored once, in the order of its split, at the tick that the log binds it to.
+record is stored once, in the order of its split, at the tick that the log binds it to. At the end, and after
+one in five of the other lives, a run with another number of workers gives ticks again from some tick on, from
+a copy of the log into an empty store; two in five of those are killed as well. Each record has to have the
+tick and the value that it had when its tick was final, and no other may be there.
 
 ";
 
@@ -31,7 +34,13 @@ const UNDURABLE: [&str; 2] = ["emitted", "closed"];
 const UNASSIGNED: [&str; 2] = ["revoked", "released"];
 
 /// The report of outcomes.
-pub(crate) fn report(outcomes: &[Outcome]) -> String {
+pub(crate) fn report(all: &[Outcome]) -> String {
+    let outcomes: Vec<Outcome> = all
+        .iter()
+        .filter(|outcome| outcome.version == VERSION)
+        .cloned()
+        .collect();
+    let outcomes = outcomes.as_slice();
     let good = outcomes.iter().filter(|outcome| outcome.is_good()).count();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let deaths: Vec<&Death> = outcomes
@@ -48,7 +57,10 @@ pub(crate) fn report(outcomes: &[Outcome]) -> String {
     };
     let hours = Duration::from_millis(sum(|outcome| outcome.milliseconds)).as_secs_f64() / 3_600.0;
     let lines = [
-        format!("rounds: {}, good: {good}", outcomes.len()),
+        format!(
+            "rounds of version {VERSION} of the campaign: {}, good: {good}",
+            outcomes.len()
+        ),
         format!("kills, each with a restart from disk: {}", deaths.len()),
         format!(
             "after the emission of a record and before its tick was given to the log: {}",
@@ -67,10 +79,38 @@ pub(crate) fn report(outcomes: &[Outcome]) -> String {
     ];
     let mut text = INTRODUCTION.to_owned();
     text.extend(lines.map(|line| format!("* {line}\n")));
+    let earlier = all.len() - outcomes.len();
+    if earlier > 0 {
+        text += &format!("* rounds of earlier versions, which are not counted here: {earlier}\n");
+    }
+    text += &replays(outcomes);
     text += &kinds(&deaths);
     text += &changes(outcomes);
     text += &campaigns(outcomes);
     text
+}
+
+/// What was given again: only what was as it had been is among the outcomes.
+fn replays(outcomes: &[Outcome]) -> String {
+    let replays: Vec<&Replayed> = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.replays)
+        .collect();
+    let sum = |of: fn(&Replayed) -> usize| replays.iter().map(|one| of(one)).sum::<usize>();
+    let lines = [
+        format!("replays: {}", replays.len()),
+        format!(
+            "ticks with records that were given again, and equal: {}; records: {}",
+            sum(|one| one.ticks),
+            sum(|one| one.records)
+        ),
+        format!(
+            "kills of a run that replays: {}; gone on with by reading the rest anew: {}",
+            sum(|one| one.deaths.len()),
+            sum(|one| usize::from(one.anew))
+        ),
+    ];
+    lines.map(|line| format!("* {line}\n")).concat()
 }
 
 fn kinds(deaths: &[&Death]) -> String {
