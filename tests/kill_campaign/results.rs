@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Change, Plan};
 
-/// The version of what a round does and checks; what is counted together has the same.
-pub(crate) const VERSION: u32 = 1;
+/// The version of what a round does, and of what it does it to.
+///
+/// 1 gives ticks again; 2 is of a source that opens no tick before the log says which are void.
+pub(crate) const VERSION: u32 = 2;
 
 /// What came out of one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,7 +21,7 @@ pub(crate) struct Outcome {
     pub(crate) round: u64,
     /// What the plan was drawn from.
     pub(crate) seed: u64,
-    /// [`VERSION`] when it ran, zero before there were any.
+    /// [`VERSION`] when it ran; zero before it gave ticks again, which is not counted.
     #[serde(default)]
     pub(crate) version: u32,
     /// How many processes there were at most.
