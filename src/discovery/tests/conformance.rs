@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use timely_splits::binding::SplitRange;
 use timely_splits::conformance::{DiscoveryRig, Kit};
 use timely_splits::wake::Waker;
 
@@ -93,6 +94,16 @@ impl DiscoveryRig for Rig {
             self.cluster.broker_down().unwrap();
         }
         true
+    }
+
+    fn ranges(&mut self) -> Option<[SplitRange<KafkaSplit>; 2]> {
+        let range = |index, to| SplitRange {
+            split: self.split(index),
+            from: KafkaPosition::at(Offset::ZERO),
+            to: KafkaPosition::at(Offset::new(to)),
+        };
+        // There are three records in each.
+        Some([range(0, 3), range(1, 4)])
     }
 
     fn unpolled_max(&self) -> usize {

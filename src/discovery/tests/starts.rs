@@ -66,6 +66,39 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
     }
 }
 
+/// A partition that is found in a topic that is known begins where it begins: what was written between
+/// its creation and its discovery was lost.
+#[test]
+fn a_partition_that_was_added_later_starts_at_its_beginning() {
+    let east = EmbeddedCluster::start().unwrap();
+    east.create_topic("orders", 1).unwrap();
+    east.produce("orders", 0, [EmbeddedRecord::value("v")])
+        .unwrap();
+    let metadata = orders(&[("east", east.client_properties(), &["orders"])]);
+    let mut watched = Watched::start(
+        &metadata,
+        DiscoveryOptions {
+            start: StartAt::Latest,
+            ..options()
+        },
+    );
+    watched.discover(&metadata);
+    watched.found("east");
+
+    for (number, sibling) in [(1, false), (2, true)] {
+        watched.discovery.request(DiscoveryRequest::Resolve {
+            request: RequestId(number),
+            split: split("east", "orders", 0),
+            sibling,
+        });
+        let start = watched.until(|event| match event {
+            Event::Resolved { request, start, .. } => Some((*request, start.next.get())),
+            _ => None,
+        });
+        assert_eq!(start, (RequestId(number), u64::from(!sibling)));
+    }
+}
+
 /// A start is never made up: while the cluster cannot be asked there is none.
 #[test]
 fn a_start_is_looked_up_again_until_the_cluster_answers() {
