@@ -27,6 +27,10 @@ fn main() {
         "a_topic_grows_while_a_cluster_is_removed",
         real::growth::growth,
     ));
+    scenarios.push((
+        "records_to_give_again_that_are_gone_are_told_first",
+        real::replays::gone,
+    ));
     let mut trials: Vec<_> = scenarios.into_iter().flat_map(on_both).collect();
     trials.extend(real::undisturbed::trials());
     libtest_mimic::run(&arguments, trials).exit();

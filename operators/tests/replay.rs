@@ -431,6 +431,34 @@ fn a_range_that_is_gone_is_told_before_anything_is_given() {
 }
 
 #[test]
+fn what_vanishes_meanwhile_holds_the_frontier_at_its_tick() {
+    let (world, log, first) = first_run("ab");
+    let from = first.bindings[0].tick;
+    world.list("ab");
+    world.break_once('b', FailureKind::Definite);
+    let told = "split b: it cannot be replayed from 0 on";
+    let mut run = Run::new(&world, &log, Resume::Replay { from })
+        .until(move |seen, _| seen.health.iter().any(|line| line.contains(told)));
+    run.leaves = true;
+
+    let second = run.run();
+
+    let has_b = |binding: &&Binding<Letter>| {
+        let mut ranges = binding.ranges.iter();
+        ranges.any(|range| range.split == Letter('b'))
+    };
+    let tick = first.bindings.iter().find(has_b).unwrap().tick;
+    let passed = |frontier: &Option<u64>| frontier.is_none_or(|frontier| frontier > tick.0);
+    assert!(
+        !second.frontiers.values().any(passed),
+        "{:?}",
+        second.frontiers
+    );
+    assert!(second.bindings.iter().all(|binding| binding.tick < tick));
+    assert_eq!(second.errors, []);
+}
+
+#[test]
 fn a_split_that_no_metadata_lists_is_told_before_anything_is_given() {
     let (world, log, first) = first_run("ab");
     world.list("a");

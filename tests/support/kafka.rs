@@ -25,6 +25,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::metadata::MetadataTopic;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::{Offset, TopicPartitionList};
 use tempfile::TempDir;
 
 pub(crate) use requests::Request;
@@ -130,6 +131,20 @@ impl RealKafka {
                 &format!("cluster {cluster}: growing topic {topic}"),
             );
             await_partitions(admin, topic, partitions);
+        });
+    }
+
+    /// Deletes the records of a partition before an offset.
+    pub(crate) fn delete_records(&self, cluster: &str, topic: &str, partition: i32, before: i64) {
+        self.administer(cluster, |admin| {
+            let mut offsets = TopicPartitionList::new();
+            offsets
+                .add_partition_offset(topic, partition, Offset::Offset(before))
+                .expect("the offset is one");
+            let done = block_on(admin.delete_records(&offsets, &options()));
+            done.unwrap_or_else(|error| {
+                panic!("cluster {cluster}: deleting records of {topic}: {error}")
+            });
         });
     }
 

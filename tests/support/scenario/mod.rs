@@ -19,6 +19,7 @@ pub(crate) mod load;
 pub(crate) mod observed;
 pub(crate) mod plan;
 pub(crate) mod process;
+pub(crate) mod replays;
 pub(crate) mod run;
 pub(crate) mod shared;
 pub(crate) mod undisturbed;
@@ -31,7 +32,7 @@ use libtest_mimic::Arguments;
 pub(crate) use brokers::{Brokers, Embedded};
 pub(crate) use exactly::assert_exact;
 pub(crate) use observed::{Output, State};
-pub(crate) use plan::{Backend, Plan, Service, Streams};
+pub(crate) use plan::{Backend, GoingOn, Plan, Service, Streams};
 pub(crate) use run::Run;
 pub(crate) use world::{Described, World};
 

@@ -8,7 +8,7 @@ use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataService, Subscription,
 };
 use timely_kafka::model::{ClientProperties, StartAt};
-use timely_kafka::{BuildError, KafkaSource};
+use timely_kafka::{BuildError, KafkaSource, Resume, Tick};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
 
@@ -48,6 +48,24 @@ pub(crate) enum Service {
     Alternating(Vec<PathBuf>),
 }
 
+/// Where a source goes on that has a log.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum GoingOn {
+    After,
+    At(u64),
+    Replaying(u64),
+}
+
+impl GoingOn {
+    fn resume(self) -> Resume {
+        match self {
+            Self::After => Resume::Continue,
+            Self::At(tick) => Resume::At(Tick(tick)),
+            Self::Replaying(from) => Resume::Replay { from: Tick(from) },
+        }
+    }
+}
+
 /// Everything about a source but the clusters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -62,6 +80,7 @@ pub(crate) struct Plan {
     pub(crate) gated: bool,
     /// The folder of the log, which is in memory if there is none.
     pub(crate) log: Option<PathBuf>,
+    pub(crate) going_on: GoingOn,
     /// Whether all workers but the first join only when the metadata was answered.
     pub(crate) late_readers: bool,
 }
@@ -79,6 +98,7 @@ impl Plan {
             discovery: Duration::from_millis(500),
             gated: false,
             log: None,
+            going_on: GoingOn::After,
             late_readers: false,
         }
     }
@@ -109,6 +129,7 @@ impl Plan {
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)
+            .resume(self.going_on.resume())
             .log(WatchedLog::new(self.log.as_deref(), sink, gate))
             .build()
     }
