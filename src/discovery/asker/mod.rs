@@ -13,8 +13,9 @@ use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
 use crate::discovery::claims::Claims;
+use crate::discovery::commits::{Commits, Committing};
 use crate::discovery::findings::Findings;
-use crate::discovery::inbox::{Inbox, Post, Target, WantedStart};
+use crate::discovery::inbox::{Bound, Inbox, Post, Target, WantedStart};
 use crate::discovery::outlet::{Outlet, Unheard, Voice};
 use crate::discovery::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
@@ -30,12 +31,14 @@ const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
 const DEFINITE: HealthStatus = HealthStatus::Failing(FailureKind::Definite);
 
 /// How a cluster is asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::discovery) struct AskOptions {
     /// How long after an answer it is asked for its partitions again.
     pub(in crate::discovery) interval: Duration,
     /// How long it may take to answer one question.
     pub(in crate::discovery) timeout: Duration,
+    /// Whether positions are committed, and how.
+    pub(in crate::discovery) committing: Option<Committing>,
 }
 
 /// Asks one cluster, on a thread of its own, until its inbox is closed.
@@ -56,6 +59,7 @@ pub(in crate::discovery) struct Asker {
     /// Whether the cluster is not read because another name has it, which any new metadata can end.
     refused: bool,
     starts: Starts,
+    commits: Option<Commits>,
 }
 
 impl Asker {
@@ -87,7 +91,10 @@ impl Asker {
         outlet: Outlet,
         options: AskOptions,
     ) -> Self {
+        let commits = options.committing.clone();
+        let commits = commits.map(|committing| Commits::new(&cluster, committing));
         Self {
+            commits,
             cluster,
             inbox,
             claims,
@@ -105,13 +112,18 @@ impl Asker {
     }
 
     fn run(mut self) {
-        while let Some(post) = self.inbox.take(self.due()) {
+        while let Some(post) = self.inbox.take(self.due(), self.commit_due()) {
             if let Some((_, client)) = &mut self.client {
                 client.attend();
             }
             if self.adopt(post).and_then(|()| self.step()).is_err() {
-                return;
+                break;
             }
+        }
+        if self.commits.is_some() {
+            let last = self.inbox.take_last();
+            // That nobody hears what it comes to is nothing to be said.
+            self.commit(last).ok();
         }
     }
 
@@ -120,6 +132,11 @@ impl Asker {
         let attend = self.client.is_some().then(|| Instant::now() + ATTEND_EVERY);
         let due = [self.round_due, self.starts.due(), attend];
         due.into_iter().flatten().min()
+    }
+
+    /// From when on what is bound is to be committed, if it is at all.
+    fn commit_due(&self) -> Option<Instant> {
+        self.commits.as_ref().map(Commits::due)
     }
 
     fn adopt(&mut self, post: Post) -> Result<(), Unheard> {
@@ -186,7 +203,28 @@ impl Asker {
         if self.round_due.is_some_and(|due| due <= Instant::now()) {
             self.round()?;
         }
-        self.look_up()
+        self.look_up()?;
+        if self.commit_due().is_some_and(|due| due <= Instant::now()) {
+            let bound = self.inbox.take_bound();
+            return self.commit(bound);
+        }
+        Ok(())
+    }
+
+    /// Commits what is bound; what fails is left for the next time.
+    fn commit(&mut self, bound: Bound) -> Result<(), Unheard> {
+        let properties = self.target.as_ref().map(|target| target.properties.clone());
+        let Some(properties) = properties.filter(|_| !bound.is_empty()) else {
+            return Ok(());
+        };
+        // It says why if there is no client.
+        self.connect(&properties)?;
+        let client = self.client.as_mut().map(|(_, client)| client);
+        if let Some(commits) = &mut self.commits {
+            let failed = commits.commit(client, bound, &mut self.voice)?;
+            self.inbox.give_back(failed);
+        }
+        Ok(())
     }
 
     /// Describes the topics once, and says when to do it again.
@@ -222,7 +260,7 @@ impl Asker {
             .and_then(|answers| Ok((answers, client.cluster_id(timeout)?)));
         // The metadata may have changed while the cluster was asked. What it said of a topic holds
         // under any epoch, but only if it is still reached in the same way.
-        let meanwhile = self.inbox.take(Some(Instant::now())).ok_or(Unheard)?;
+        let meanwhile = self.inbox.take(Some(Instant::now()), None).ok_or(Unheard)?;
         self.adopt(meanwhile)?;
         let now = self.target.as_ref();
         if now.is_none_or(|now| now.properties != target.properties) {

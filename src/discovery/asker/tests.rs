@@ -13,6 +13,7 @@ fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
     let options = AskOptions {
         interval: Duration::ZERO,
         timeout: Duration::ZERO,
+        committing: None,
     };
     let mut asker = Asker::new(
         cluster.clone(),

@@ -1,8 +1,9 @@
-//! Questions to a cluster, on a client that reads nothing.
+//! Questions to a cluster, and offsets that it keeps, on a client that reads nothing.
 //!
 //! On a client that reads, such questions would wait behind its long polls. A control client is of
 //! the producer kind, so it has no group, and it never creates a topic by asking for it.
 
+mod commit;
 mod describe;
 mod offsets;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
+pub(crate) use self::commit::PartitionPosition;
 pub(crate) use self::describe::{FoundTopic, TopicAnswer};
 pub(crate) use self::offsets::Isolation;
 use super::client::{ClientKind, NativeClient, NativeError};
