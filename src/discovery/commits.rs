@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use timely_splits::health::{FailureKind, HealthStatus};
 
+use super::asker::in_words;
 use super::inbox::Bound;
 use super::outlet::{Unheard, Voice};
 use super::starts::Backoff;
-use crate::fetcher::ffi::control::{ControlClient, ControlError, PartitionPosition};
-use crate::model::{ClusterId, KafkaSplit};
+use crate::fetcher::ffi::control::{CommitClient, ControlError, PartitionPosition};
+use crate::metadata::secret::{ResolvedProperties, resolve};
+use crate::model::{ClientProperties, ClusterId, KafkaSplit};
 
 /// How often positions are committed unless the user says so.
 const EVERY: Duration = Duration::from_secs(5);
@@ -98,6 +100,8 @@ pub(crate) struct Committing {
 pub(super) struct Commits {
     subject: String,
     committing: Committing,
+    /// The client, made when first needed, and what it was made of.
+    client: Option<(ResolvedProperties, CommitClient)>,
     due: Instant,
     backoff: Backoff,
 }
@@ -107,6 +111,7 @@ impl Commits {
         Self {
             subject: format!("committed offsets of cluster {cluster}"),
             committing,
+            client: None,
             due: Instant::now(),
             backoff: Backoff::new(),
         }
@@ -117,10 +122,17 @@ impl Commits {
         self.due
     }
 
-    /// Commits `bound` by `client`; what is to be tried again.
+    /// Takes what the client says off its queue.
+    pub(super) fn attend(&mut self) {
+        if let Some((_, client)) = &mut self.client {
+            client.attend();
+        }
+    }
+
+    /// Commits `bound` in the cluster that is reached by `properties`; what is to be tried again.
     pub(super) fn commit(
         &mut self,
-        client: Option<&mut ControlClient>,
+        properties: &ClientProperties,
         bound: Bound,
         voice: &mut Voice,
     ) -> Result<Bound, Unheard> {
@@ -130,10 +142,14 @@ impl Commits {
             .map(|(split, at)| ((split.topic.clone(), split.partition), *at))
             .collect();
         let positions: Vec<PartitionPosition> = positions.into_iter().collect();
-        let offsets = &self.committing.offsets;
-        let answers = match client {
-            Some(client) => client.commit(&offsets.group, &positions, TIMEOUT),
-            None => vec![Err(ControlError::LeftOut); positions.len()],
+        let answers = match self.client(properties) {
+            Ok(client) => client.commit(&positions, TIMEOUT),
+            Err(words) => {
+                self.due = Instant::now() + BACKOFF_MAX;
+                let message = format!("no client can be made for them: {words}");
+                voice.say(&self.subject, DEFINITE, &message)?;
+                return Ok(bound);
+            }
         };
         let mut failed = BTreeMap::new();
         for ((partition, _), answer) in positions.into_iter().zip(answers) {
@@ -151,6 +167,7 @@ impl Commits {
             failed = failed.len(),
             "committed"
         );
+        let offsets = &self.committing.offsets;
         let now = Instant::now();
         let Some(error) = failed.values().next() else {
             self.backoff = Backoff::new();
@@ -163,6 +180,8 @@ impl Commits {
              is written at the next attempt",
             offsets.group
         );
+        // What it has not done yet it must not do later: that would overwrite the next commit.
+        self.client = None;
         let wait = self.backoff.failed(BACKOFF_MAX);
         self.due = now + wait.max(offsets.every);
         voice.say(&self.subject, status(error), &message)?;
@@ -173,7 +192,21 @@ impl Commits {
             .filter(|(split, _)| again(split))
             .collect())
     }
+
+    /// The client of these properties, or why there is none.
+    fn client(&mut self, properties: &ClientProperties) -> Result<&mut CommitClient, String> {
+        let resolved = resolve(properties).map_err(|error| in_words(&error))?;
+        let client = match self.client.take() {
+            Some((made_of, client)) if made_of == resolved => client,
+            _ => CommitClient::new(&resolved, &self.committing.offsets.group)
+                .map_err(|error| error.to_string())?,
+        };
+        let (_, client) = self.client.insert((resolved, client));
+        Ok(client)
+    }
 }
+
+const DEFINITE: HealthStatus = HealthStatus::Failing(FailureKind::Definite);
 
 /// Whether somebody has to change something before a commit can succeed.
 fn status(error: &ControlError) -> HealthStatus {

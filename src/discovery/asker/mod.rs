@@ -116,6 +116,9 @@ impl Asker {
             if let Some((_, client)) = &mut self.client {
                 client.attend();
             }
+            if let Some(commits) = &mut self.commits {
+                commits.attend();
+            }
             if self.adopt(post).and_then(|()| self.step()).is_err() {
                 break;
             }
@@ -217,11 +220,8 @@ impl Asker {
         let Some(properties) = properties.filter(|_| !bound.is_empty()) else {
             return Ok(());
         };
-        // It says why if there is no client.
-        self.connect(&properties)?;
-        let client = self.client.as_mut().map(|(_, client)| client);
         if let Some(commits) = &mut self.commits {
-            let failed = commits.commit(client, bound, &mut self.voice)?;
+            let failed = commits.commit(&properties, bound, &mut self.voice)?;
             self.inbox.give_back(failed);
         }
         Ok(())
@@ -459,7 +459,7 @@ fn topic_subject(cluster: &ClusterId, topic: &TopicName) -> String {
 }
 
 /// An error and what caused it, in one line.
-fn in_words(error: &dyn std::error::Error) -> String {
+pub(in crate::discovery) fn in_words(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
