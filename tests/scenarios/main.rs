@@ -10,6 +10,7 @@ mod failures;
 mod frontiers;
 mod losses;
 mod messages;
+mod offsets;
 mod restarts;
 mod undisturbed;
 
@@ -33,6 +34,7 @@ fn main() {
         frontiers::trials(),
         losses::trials(),
         messages::trials(),
+        offsets::trials(),
         restarts::trials(),
         undisturbed::trials(),
     ];

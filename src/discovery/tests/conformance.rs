@@ -104,5 +104,7 @@ impl DiscoveryRig for Rig {
 /// a range needs to be lost is for the tests of the check itself.
 #[test]
 fn the_discovery_keeps_its_contract() {
-    Kit::new().discovery(Rig::new).assert_kept_but(&["D9", "D11"]);
+    Kit::new()
+        .discovery(Rig::new)
+        .assert_kept_but(&["D9", "D11"]);
 }

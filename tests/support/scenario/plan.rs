@@ -8,7 +8,7 @@ use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataService, Subscription,
 };
 use timely_kafka::model::{ClientProperties, StartAt};
-use timely_kafka::{BuildError, KafkaSource};
+use timely_kafka::{BuildError, CommitOffsets, KafkaSource};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
 
@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) log: Option<PathBuf>,
     /// Whether all workers but the first join only when the metadata was answered.
     pub(crate) late_readers: bool,
+    /// The group to which offsets are committed, and how often, if they are.
+    pub(crate) commits: Option<(String, Duration)>,
 }
 
 impl Plan {
@@ -80,6 +82,7 @@ impl Plan {
             gated: false,
             log: None,
             late_readers: false,
+            commits: None,
         }
     }
 
@@ -102,7 +105,11 @@ impl Plan {
         if !self.gated {
             gate.open();
         }
-        KafkaSource::builder()
+        let mut builder = KafkaSource::builder();
+        if let Some((group, every)) = &self.commits {
+            builder = builder.commit_offsets(CommitOffsets::to_group(group).every(*every));
+        }
+        builder
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
             .start(self.start)
