@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) discovery: Duration,
     /// Whether the log holds back what binds records until the gate is opened.
     pub(crate) gated: bool,
+    /// Whether the log answers what records a start only when the gate is opened.
+    pub(crate) starts_held: bool,
     /// The folder of the log, which is in memory if there is none.
     pub(crate) log: Option<PathBuf>,
     /// Whether all workers but the first join only when the metadata was answered.
@@ -80,6 +82,7 @@ impl Plan {
             tick: Duration::from_millis(20),
             discovery: Duration::from_millis(500),
             gated: false,
+            starts_held: false,
             log: None,
             late_readers: false,
             commits: None,
@@ -102,7 +105,7 @@ impl Plan {
             Streams::Named(names) => Subscription::streams(names),
             Streams::Matching(pattern) => Subscription::pattern(pattern),
         };
-        if !self.gated {
+        if !self.gated && !self.starts_held {
             gate.open();
         }
         let mut builder = KafkaSource::builder();
@@ -116,7 +119,7 @@ impl Plan {
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)
-            .log(WatchedLog::new(self.log.as_deref(), sink, gate))
+            .log(WatchedLog::new(self, sink, gate))
             .build()
     }
 }
