@@ -85,8 +85,8 @@ fn new_properties() {
         let properties = properties.with("bootstrap.servers", relay.address());
         described.cluster("a", properties.with("client.id", id))
     };
-    let described = Described::orders(&["a", "b"]);
-    world.publish(&reached_by(described, &before, "as-it-was"));
+    let first = Described::orders(&["a", "b"]);
+    world.publish(&reached_by(first, &before, "as-it-was"));
     world.write("a", "orders", 3, 0..15);
     world.write("b", "orders", 3, 15..30);
     let run = world.run(&plan, Backend::Threads(2));
@@ -99,8 +99,8 @@ fn new_properties() {
     world.write("a", "orders", 3, 30..45);
     world.write("b", "orders", 3, 100..115);
     world.write("c", "orders", 3, 45..60);
-    let described = Described::orders(&["a", "c"]);
-    world.publish(&reached_by(described, &after, "as-it-is"));
+    let second = Described::orders(&["a", "c"]);
+    world.publish(&reached_by(second, &after, "as-it-is"));
     let again = world.run(&plan, Backend::Threads(3));
     again.settle(30);
     again.let_ticks_pass(100);
@@ -111,9 +111,9 @@ fn new_properties() {
         dialled,
         "the old address is not dialled"
     );
-    let first = after.first();
-    assert!(!first.is_empty(), "the new one is");
-    for said in first {
+    let dials = after.first();
+    assert!(!dials.is_empty(), "the new one is");
+    for said in dials {
         assert!(said.contains("as-it-is"), "{said:?}");
     }
 }

@@ -135,7 +135,7 @@ impl Law {
                 ..
             } => {
                 if tick < self.frontier {
-                    self.broken.get_or_insert(format!(
+                    self.break_by(format!(
                         "split {split} came at {tick}, after a frontier at {}",
                         self.frontier
                     ));
@@ -154,6 +154,10 @@ impl Law {
         }
     }
 
+    fn break_by(&mut self, words: String) {
+        self.broken.get_or_insert(words);
+    }
+
     fn moved(&mut self, frontier: u64) {
         if frontier <= self.frontier {
             return;
@@ -164,7 +168,7 @@ impl Law {
         let (bindings, reserved) = in_files(&self.folder);
         self.looks += 1;
         if frontier != u64::MAX && frontier > reserved {
-            self.broken.get_or_insert(format!(
+            self.break_by(format!(
                 "the frontier is at {frontier}, and ticks up to {reserved} are reserved"
             ));
         }
@@ -178,7 +182,7 @@ impl Law {
                         && (range.from.next.get()..range.to.next.get()).contains(&offset)
                 });
                 if !bound {
-                    self.broken.get_or_insert(format!(
+                    self.break_by(format!(
                         "the frontier is at {frontier}, and the log does not bind offset {offset} of \
                          split {split} at {tick}: {binding:?}"
                     ));
