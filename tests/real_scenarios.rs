@@ -33,6 +33,7 @@ fn main() {
     ));
     let mut trials: Vec<_> = scenarios.into_iter().flat_map(on_both).collect();
     trials.extend(real::undisturbed::trials());
+    trials.extend(real::offsets::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
 

@@ -10,7 +10,7 @@ use timely_splits::protocol::Configuration;
 use timely_splits::resume::Resume;
 
 use super::{EnumerationParts, KafkaSource};
-use crate::discovery::DiscoveryOptions;
+use crate::discovery::{CommitOffsets, DiscoveryOptions};
 use crate::fetcher::Settings as FetchSettings;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
@@ -57,6 +57,16 @@ pub enum BuildError {
         /// What the operating system reported.
         source: std::io::Error,
     },
+    /// Offsets are to be committed to a group that there cannot be.
+    #[error("source {name}: group {group:?} cannot have offsets; expected an id of {expected}")]
+    Group {
+        /// The source.
+        name: String,
+        /// The id of the group.
+        group: String,
+        /// What was expected.
+        expected: &'static str,
+    },
     /// A duration or a number is zero where that makes no sense.
     #[error("source {name}: {setting} is zero; expected {expected}")]
     Zero {
@@ -93,6 +103,7 @@ pub(crate) struct Settings {
     pub(super) metadata: MetadataOptions,
     pub(super) memory: usize,
     pub(super) resume: Resume,
+    pub(super) commit_offsets: Option<CommitOffsets>,
 }
 
 impl Default for Settings {
@@ -107,6 +118,7 @@ impl Default for Settings {
             metadata: MetadataOptions::default(),
             memory: MEMORY,
             resume: Resume::Continue,
+            commit_offsets: None,
         }
     }
 }
@@ -160,6 +172,7 @@ impl Settings {
                 format!("{:?}", self.discovery_interval),
             ),
             ("memory", format!("{} bytes", self.memory)),
+            ("commit_offsets", format!("{:?}", self.commit_offsets)),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value));
         settings.into_iter().chain(properties).collect()
@@ -220,6 +233,16 @@ impl KafkaSourceBuilder {
     #[must_use]
     pub fn resume(mut self, resume: Resume) -> Self {
         self.settings.resume = resume;
+        self
+    }
+
+    /// Tells each cluster up to where it was read, for people and tools; off by default.
+    ///
+    /// What is committed never passes what is durable. A commit that fails is said in the health
+    /// stream, and stops nothing.
+    #[must_use]
+    pub fn commit_offsets(mut self, commit: CommitOffsets) -> Self {
+        self.settings.commit_offsets = Some(commit);
         self
     }
 
@@ -303,12 +326,27 @@ impl KafkaSourceBuilder {
                 "discovery_interval",
             ),
             (self.settings.memory == 0, "memory"),
+            (
+                (self.settings.commit_offsets.as_ref())
+                    .is_some_and(|commit| commit.interval().is_zero()),
+                "commit_offsets",
+            ),
         ];
         if let Some((_, setting)) = zeros.into_iter().find(|(zero, _)| *zero) {
             return Err(BuildError::Zero {
                 name: name(),
                 setting,
                 expected: "more than that",
+            });
+        }
+        if let Some(commit) = &self.settings.commit_offsets
+            && let Some(expected) = commit.mistake()
+        {
+            let group = commit.group().to_owned();
+            return Err(BuildError::Group {
+                name: name(),
+                group,
+                expected,
             });
         }
         let Some(service) = self.metadata else {

@@ -1,3 +1,4 @@
+mod commits;
 mod conformance;
 mod flapping;
 mod starts;

@@ -8,7 +8,7 @@
 //! - [`Run`]: a running source; [`child`] is the hidden mode of a test binary that runs a part of it.
 //! - [`Observed`]: what all workers saw, and a way to wait for it.
 //! - [`assert_exact`]: what must be true at the end.
-//! - [`shared`], [`undisturbed`]: the scenarios that run on all kinds of clusters.
+//! - [`shared`], [`undisturbed`], [`offsets`]: the scenarios that run on all kinds of clusters.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 
@@ -17,6 +17,7 @@ pub(crate) mod child;
 pub(crate) mod exactly;
 pub(crate) mod load;
 pub(crate) mod observed;
+pub(crate) mod offsets;
 pub(crate) mod plan;
 pub(crate) mod process;
 pub(crate) mod replays;

@@ -8,7 +8,7 @@ use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataService, Subscription,
 };
 use timely_kafka::model::{ClientProperties, StartAt};
-use timely_kafka::{BuildError, KafkaSource, Resume, Tick};
+use timely_kafka::{BuildError, CommitOffsets, KafkaSource, Resume, Tick};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
 
@@ -78,11 +78,15 @@ pub(crate) struct Plan {
     pub(crate) discovery: Duration,
     /// Whether the log holds back what binds records until the gate is opened.
     pub(crate) gated: bool,
+    /// Whether the log answers what records a start only when the gate is opened.
+    pub(crate) starts_held: bool,
     /// The folder of the log, which is in memory if there is none.
     pub(crate) log: Option<PathBuf>,
     pub(crate) going_on: GoingOn,
     /// Whether all workers but the first join only when the metadata was answered.
     pub(crate) late_readers: bool,
+    /// The group to which offsets are committed, and how often, if they are.
+    pub(crate) commits: Option<(String, Duration)>,
 }
 
 impl Plan {
@@ -97,9 +101,11 @@ impl Plan {
             tick: Duration::from_millis(20),
             discovery: Duration::from_millis(500),
             gated: false,
+            starts_held: false,
             log: None,
             going_on: GoingOn::After,
             late_readers: false,
+            commits: None,
         }
     }
 
@@ -119,10 +125,14 @@ impl Plan {
             Streams::Named(names) => Subscription::streams(names),
             Streams::Matching(pattern) => Subscription::pattern(pattern),
         };
-        if !self.gated {
+        if !self.gated && !self.starts_held {
             gate.open();
         }
-        KafkaSource::builder()
+        let mut builder = KafkaSource::builder();
+        if let Some((group, every)) = &self.commits {
+            builder = builder.commit_offsets(CommitOffsets::to_group(group).every(*every));
+        }
+        builder
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
             .start(self.start)
@@ -130,7 +140,7 @@ impl Plan {
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)
             .resume(self.going_on.resume())
-            .log(WatchedLog::new(self.log.as_deref(), sink, gate))
+            .log(WatchedLog::new(self, sink, gate))
             .build()
     }
 }

@@ -1,8 +1,9 @@
-//! Questions to a cluster, on a client that reads nothing.
+//! Questions to a cluster, and offsets that it keeps, on a client that reads nothing.
 //!
 //! On a client that reads, such questions would wait behind its long polls. A control client is of
 //! the producer kind, so it has no group, and it never creates a topic by asking for it.
 
+mod commit;
 mod describe;
 mod offsets;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
+pub(crate) use self::commit::{CommitClient, PartitionPosition};
 pub(crate) use self::describe::{FoundTopic, TopicAnswer};
 pub(crate) use self::offsets::Isolation;
 use super::client::{ClientKind, NativeClient, NativeError};
@@ -131,8 +133,18 @@ impl ControlClient {
     ///
     /// If a property is unknown or its value refused.
     pub(crate) fn new(properties: &ResolvedProperties) -> Result<Self, NativeError> {
+        Self::of_kind(ClientKind::Producer, properties, &[])
+    }
+
+    /// A client of another kind, with `forced` on top of its properties.
+    fn of_kind(
+        kind: ClientKind,
+        properties: &ResolvedProperties,
+        forced: &[(&str, &str)],
+    ) -> Result<Self, NativeError> {
         let all = DEFAULTS.into_iter().chain(properties.iter()).chain(FORCED);
-        let client = NativeClient::new(ClientKind::Producer, all, properties.mask())?;
+        let all = all.chain(forced.iter().copied());
+        let client = NativeClient::new(kind, all, properties.mask())?;
         Ok(Self {
             main: NativeQueue::main(&client),
             client,
@@ -235,15 +247,25 @@ impl ControlClient {
 
     /// Waits for the answer to a question, which comes on `answers`.
     fn answer(&mut self, answers: &NativeQueue, call: Call) -> Result<NativeEvent, ControlError> {
+        let event = self.await_event(answers, call)?;
+        let error = event.error();
+        if error.code == 0 {
+            self.words = None;
+            return Ok(event);
+        }
+        self.listen(Duration::ZERO);
+        Err(self.failure(call, error))
+    }
+
+    /// Waits for the answer to a question, whatever it says.
+    fn await_event(
+        &mut self,
+        answers: &NativeQueue,
+        call: Call,
+    ) -> Result<NativeEvent, ControlError> {
         loop {
             if let Some(event) = answers.poll(call.step()) {
-                let error = event.error();
-                if error.code == 0 {
-                    self.words = None;
-                    return Ok(event);
-                }
-                self.listen(Duration::ZERO);
-                return Err(self.failure(call, error));
+                return Ok(event);
             }
             self.still_worth_waiting(call)?;
         }

@@ -1,5 +1,8 @@
 //! The control thread of one cluster.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -9,11 +12,12 @@ use std::time::{Duration, Instant};
 use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
-use super::claims::Claims;
-use super::findings::Findings;
-use super::inbox::{Inbox, Post, Target, WantedStart};
-use super::outlet::{Outlet, Unheard, Voice};
-use super::starts::{Backoff, Starts};
+use crate::discovery::claims::Claims;
+use crate::discovery::commits::{Commits, Committing};
+use crate::discovery::findings::Findings;
+use crate::discovery::inbox::{Bound, Inbox, Post, Target, WantedStart};
+use crate::discovery::outlet::{Outlet, Unheard, Voice};
+use crate::discovery::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
     ATTEND_EVERY, ControlClient, ControlError, FoundTopic, Isolation, TopicAnswer,
 };
@@ -27,16 +31,18 @@ const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
 const DEFINITE: HealthStatus = HealthStatus::Failing(FailureKind::Definite);
 
 /// How a cluster is asked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AskOptions {
+#[derive(Clone, Debug)]
+pub(in crate::discovery) struct AskOptions {
     /// How long after an answer it is asked for its partitions again.
-    pub(super) interval: Duration,
+    pub(in crate::discovery) interval: Duration,
     /// How long it may take to answer one question.
-    pub(super) timeout: Duration,
+    pub(in crate::discovery) timeout: Duration,
+    /// Whether positions are committed, and how.
+    pub(in crate::discovery) committing: Option<Committing>,
 }
 
 /// Asks one cluster, on a thread of its own, until its inbox is closed.
-pub(super) struct Asker {
+pub(in crate::discovery) struct Asker {
     cluster: ClusterId,
     inbox: Arc<Inbox>,
     claims: Arc<Claims>,
@@ -53,6 +59,7 @@ pub(super) struct Asker {
     /// Whether the cluster is not read because another name has it, which any new metadata can end.
     refused: bool,
     starts: Starts,
+    commits: Option<Commits>,
 }
 
 impl Asker {
@@ -61,7 +68,7 @@ impl Asker {
     /// # Errors
     ///
     /// If the operating system has no thread to give.
-    pub(super) fn start(
+    pub(in crate::discovery) fn start(
         cluster: ClusterId,
         inbox: Arc<Inbox>,
         claims: Arc<Claims>,
@@ -84,7 +91,10 @@ impl Asker {
         outlet: Outlet,
         options: AskOptions,
     ) -> Self {
+        let commits = options.committing.clone();
+        let commits = commits.map(|committing| Commits::new(&cluster, committing));
         Self {
+            commits,
             cluster,
             inbox,
             claims,
@@ -102,13 +112,21 @@ impl Asker {
     }
 
     fn run(mut self) {
-        while let Some(post) = self.inbox.take(self.due()) {
+        while let Some(post) = self.inbox.take(self.due(), self.commit_due()) {
             if let Some((_, client)) = &mut self.client {
                 client.attend();
             }
-            if self.adopt(post).and_then(|()| self.step()).is_err() {
-                return;
+            if let Some(commits) = &mut self.commits {
+                commits.attend();
             }
+            if self.adopt(post).and_then(|()| self.step()).is_err() {
+                break;
+            }
+        }
+        if self.commits.is_some() {
+            let last = self.inbox.take_last();
+            // That nobody hears what it comes to is nothing to be said.
+            self.commit(last).ok();
         }
     }
 
@@ -117,6 +135,11 @@ impl Asker {
         let attend = self.client.is_some().then(|| Instant::now() + ATTEND_EVERY);
         let due = [self.round_due, self.starts.due(), attend];
         due.into_iter().flatten().min()
+    }
+
+    /// From when on what is bound is to be committed, if it is at all.
+    fn commit_due(&self) -> Option<Instant> {
+        self.commits.as_ref().map(Commits::due)
     }
 
     fn adopt(&mut self, post: Post) -> Result<(), Unheard> {
@@ -183,7 +206,25 @@ impl Asker {
         if self.round_due.is_some_and(|due| due <= Instant::now()) {
             self.round()?;
         }
-        self.look_up()
+        self.look_up()?;
+        if self.commit_due().is_some_and(|due| due <= Instant::now()) {
+            let bound = self.inbox.take_bound();
+            return self.commit(bound);
+        }
+        Ok(())
+    }
+
+    /// Commits what is bound; what fails is left for the next time.
+    fn commit(&mut self, bound: Bound) -> Result<(), Unheard> {
+        let properties = self.target.as_ref().map(|target| target.properties.clone());
+        let Some(properties) = properties.filter(|_| !bound.is_empty()) else {
+            return Ok(());
+        };
+        if let Some(commits) = &mut self.commits {
+            let failed = commits.commit(&properties, bound, &mut self.voice)?;
+            self.inbox.give_back(failed);
+        }
+        Ok(())
     }
 
     /// Describes the topics once, and says when to do it again.
@@ -219,7 +260,7 @@ impl Asker {
             .and_then(|answers| Ok((answers, client.cluster_id(timeout)?)));
         // The metadata may have changed while the cluster was asked. What it said of a topic holds
         // under any epoch, but only if it is still reached in the same way.
-        let meanwhile = self.inbox.take(Some(Instant::now())).ok_or(Unheard)?;
+        let meanwhile = self.inbox.take(Some(Instant::now()), None).ok_or(Unheard)?;
         self.adopt(meanwhile)?;
         let now = self.target.as_ref();
         if now.is_none_or(|now| now.properties != target.properties) {
@@ -418,7 +459,7 @@ fn topic_subject(cluster: &ClusterId, topic: &TopicName) -> String {
 }
 
 /// An error and what caused it, in one line.
-fn in_words(error: &dyn std::error::Error) -> String {
+pub(in crate::discovery) fn in_words(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -426,56 +467,4 @@ fn in_words(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     words
-}
-
-#[cfg(test)]
-mod tests {
-    use timely_splits::epoch::MetadataEpoch;
-
-    use timely_splits::epoch::RequestId;
-
-    use super::*;
-
-    #[test]
-    fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
-        let (events, _polled) = crossbeam_channel::bounded(1);
-        let outlet = Outlet::new(events, Box::new(|| {}));
-        let cluster = ClusterId::new("east").unwrap();
-        let orders = TopicName::new("orders").unwrap();
-        let options = AskOptions {
-            interval: Duration::ZERO,
-            timeout: Duration::ZERO,
-        };
-        let mut asker = Asker::new(
-            cluster.clone(),
-            Arc::default(),
-            Arc::default(),
-            outlet,
-            options,
-        );
-        asker.target = Some(Target {
-            epoch: MetadataEpoch(1),
-            topics: BTreeMap::from([(orders.clone(), StartAt::Latest)]),
-            properties: ClientProperties::new(),
-        });
-        let split = |name: &str, partition| {
-            let topic = TopicName::new(name).unwrap();
-            KafkaSplit::new(cluster.clone(), topic, Partition(partition))
-        };
-        let wanted = |name: &str, partition: i32, rule: Option<StartAt>| WantedStart {
-            request: RequestId(1),
-            split: split(name, partition),
-            rule,
-        };
-
-        assert_eq!(
-            asker.rule(&wanted("orders", 0, None)),
-            Some(StartAt::Latest)
-        );
-        assert_eq!(
-            asker.rule(&wanted("orders", 1, Some(StartAt::Earliest))),
-            Some(StartAt::Earliest)
-        );
-        assert_eq!(asker.rule(&wanted("payments", 0, None)), None);
-    }
 }

@@ -1,0 +1,49 @@
+use timely_splits::epoch::MetadataEpoch;
+
+use timely_splits::epoch::RequestId;
+
+use super::*;
+
+#[test]
+fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
+    let (events, _polled) = crossbeam_channel::bounded(1);
+    let outlet = Outlet::new(events, Box::new(|| {}));
+    let cluster = ClusterId::new("east").unwrap();
+    let orders = TopicName::new("orders").unwrap();
+    let options = AskOptions {
+        interval: Duration::ZERO,
+        timeout: Duration::ZERO,
+        committing: None,
+    };
+    let mut asker = Asker::new(
+        cluster.clone(),
+        Arc::default(),
+        Arc::default(),
+        outlet,
+        options,
+    );
+    asker.target = Some(Target {
+        epoch: MetadataEpoch(1),
+        topics: BTreeMap::from([(orders.clone(), StartAt::Latest)]),
+        properties: ClientProperties::new(),
+    });
+    let split = |name: &str, partition| {
+        let topic = TopicName::new(name).unwrap();
+        KafkaSplit::new(cluster.clone(), topic, Partition(partition))
+    };
+    let wanted = |name: &str, partition: i32, rule: Option<StartAt>| WantedStart {
+        request: RequestId(1),
+        split: split(name, partition),
+        rule,
+    };
+
+    assert_eq!(
+        asker.rule(&wanted("orders", 0, None)),
+        Some(StartAt::Latest)
+    );
+    assert_eq!(
+        asker.rule(&wanted("orders", 1, Some(StartAt::Earliest))),
+        Some(StartAt::Earliest)
+    );
+    assert_eq!(asker.rule(&wanted("payments", 0, None)), None);
+}
