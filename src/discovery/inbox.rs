@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 
-use crate::model::{ClientProperties, KafkaSplit, StartAt, TopicName};
+use crate::model::{ClientProperties, KafkaSplit, StartAt, StartRules, TopicName};
 
 /// What to look for in one cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// The metadata epoch that says so.
     pub(super) epoch: MetadataEpoch,
-    /// The topics, and where reading them starts.
-    pub(super) topics: BTreeMap<TopicName, StartAt>,
+    /// The topics, and where reading them starts as far as the metadata says it.
+    pub(super) topics: BTreeMap<TopicName, StartRules>,
     /// How the cluster is reached, with references to secrets.
     pub(super) properties: ClientProperties,
 }
@@ -31,8 +31,18 @@ impl Target {
 pub(super) struct WantedStart {
     pub(super) request: RequestId,
     pub(super) split: KafkaSplit,
-    /// The rule; `None` is that of its topic.
-    pub(super) rule: Option<StartAt>,
+    pub(super) rule: Wanting,
+}
+
+/// By which rule the start of a split is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanting {
+    /// That of its topic.
+    OfTopic,
+    /// That of its topic for partitions that were added to it.
+    OfNewPartitions,
+    /// This one.
+    Given(StartAt),
 }
 
 /// What was left since the inbox was last looked into.

@@ -105,7 +105,7 @@ impl Plan {
         KafkaSource::builder()
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
-            .start(self.start)
+            .start(self.start.clone())
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)
