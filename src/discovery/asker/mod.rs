@@ -1,5 +1,8 @@
 //! The control thread of one cluster.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -28,15 +31,15 @@ const DEFINITE: HealthStatus = HealthStatus::Failing(FailureKind::Definite);
 
 /// How a cluster is asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AskOptions {
+pub(in crate::discovery) struct AskOptions {
     /// How long after an answer it is asked for its partitions again.
-    pub(super) interval: Duration,
+    pub(in crate::discovery) interval: Duration,
     /// How long it may take to answer one question.
-    pub(super) timeout: Duration,
+    pub(in crate::discovery) timeout: Duration,
 }
 
 /// Asks one cluster, on a thread of its own, until its inbox is closed.
-pub(super) struct Asker {
+pub(in crate::discovery) struct Asker {
     cluster: ClusterId,
     inbox: Arc<Inbox>,
     claims: Arc<Claims>,
@@ -61,7 +64,7 @@ impl Asker {
     /// # Errors
     ///
     /// If the operating system has no thread to give.
-    pub(super) fn start(
+    pub(in crate::discovery) fn start(
         cluster: ClusterId,
         inbox: Arc<Inbox>,
         claims: Arc<Claims>,
@@ -433,66 +436,4 @@ fn in_words(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     words
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use timely_splits::epoch::{MetadataEpoch, RequestId};
-
-    use super::*;
-    use crate::model::{KafkaSplit, Partition, StartRules};
-
-    #[test]
-    fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
-        let (events, _polled) = crossbeam_channel::bounded(1);
-        let outlet = Outlet::new(events, Box::new(|| {}));
-        let cluster = ClusterId::new("east").unwrap();
-        let orders = TopicName::new("orders").unwrap();
-        let options = AskOptions {
-            interval: Duration::ZERO,
-            timeout: Duration::ZERO,
-        };
-        let mut asker = Asker::new(
-            cluster.clone(),
-            Arc::default(),
-            Arc::default(),
-            outlet,
-            options,
-        );
-        let rules = StartRules {
-            start: Some(StartAt::Latest),
-            new_partitions: None,
-        };
-        asker.target = Some(Target {
-            epoch: MetadataEpoch(1),
-            topics: BTreeMap::from([(orders.clone(), rules)]),
-            properties: ClientProperties::new(),
-        });
-        let split = |name: &str, partition| {
-            let topic = TopicName::new(name).unwrap();
-            KafkaSplit::new(cluster.clone(), topic, Partition(partition))
-        };
-        let wanted = |name: &str, partition: i32, rule: Wanting| WantedStart {
-            request: RequestId(1),
-            split: split(name, partition),
-            rule,
-        };
-
-        assert_eq!(
-            asker.rule(&wanted("orders", 0, Wanting::OfTopic)),
-            Some(StartAt::Latest)
-        );
-        assert_eq!(
-            asker.rule(&wanted("orders", 1, Wanting::OfNewPartitions)),
-            Some(StartAt::Earliest)
-        );
-        let given = StartAt::BeforeEnd { records: 1 };
-        assert_eq!(
-            asker.rule(&wanted("orders", 1, Wanting::Given(given.clone()))),
-            Some(given)
-        );
-        assert_eq!(asker.rule(&wanted("payments", 0, Wanting::OfTopic)), None);
-    }
 }
