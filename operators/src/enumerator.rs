@@ -237,7 +237,7 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                 Intention::Tell(SourceEvent::Health(health)) => self.say(health),
                 Intention::Tell(event) => {
                     // It is told when it is durable.
-                    if let SourceEvent::SplitResolved { split, start } = &event {
+                    if let SourceEvent::SplitResolved { split, start, .. } = &event {
                         self.discovery.bound(split, start);
                     }
                     self.options.observer.hear(&event);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 
-use crate::model::{ClientProperties, KafkaPosition, KafkaSplit, StartAt, TopicName};
+use crate::model::{ClientProperties, KafkaPosition, KafkaSplit, StartAt, StartRules, TopicName};
 
 /// For how long the control thread of a cluster that is not listed any more waits for positions: its
 /// splits are released then, and what was read of them last is bound at the end of the tick.
@@ -22,8 +22,8 @@ pub(super) type Bound = BTreeMap<KafkaSplit, KafkaPosition>;
 pub(super) struct Target {
     /// The metadata epoch that says so.
     pub(super) epoch: MetadataEpoch,
-    /// The topics, and where reading them starts.
-    pub(super) topics: BTreeMap<TopicName, StartAt>,
+    /// The topics, and where reading them starts as far as the metadata says it.
+    pub(super) topics: BTreeMap<TopicName, StartRules>,
     /// How the cluster is reached, with references to secrets.
     pub(super) properties: ClientProperties,
 }
@@ -40,8 +40,18 @@ impl Target {
 pub(super) struct WantedStart {
     pub(super) request: RequestId,
     pub(super) split: KafkaSplit,
-    /// The rule; `None` is that of its topic.
-    pub(super) rule: Option<StartAt>,
+    pub(super) rule: Wanting,
+}
+
+/// By which rule the start of a split is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanting {
+    /// That of its topic.
+    OfTopic,
+    /// That of its topic for partitions that were added to it.
+    OfNewPartitions,
+    /// This one.
+    Given(StartAt),
 }
 
 /// What was left since the inbox was last looked into.

@@ -9,6 +9,7 @@
 //! - [`Asker`]: the control thread of one cluster, which describes topics in rounds.
 //! - [`Starts`](starts::Starts): splits whose start is being looked up.
 //! - [`Commits`](commits::Commits): positions that the cluster is told, for people and tools.
+//! - [`resolve`](resolve::resolve): makes offsets of rules.
 //! - [`Findings`](findings::Findings): what a cluster has said, reported under each metadata epoch.
 //! - [`Claims`]: which cluster name has which Kafka cluster.
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
@@ -20,6 +21,7 @@ mod commits;
 mod findings;
 mod inbox;
 mod outlet;
+mod resolve;
 mod starts;
 mod streams;
 #[cfg(test)]
@@ -40,13 +42,13 @@ use self::check::RangeCheck;
 use self::claims::Claims;
 pub use self::commits::CommitOffsets;
 pub(crate) use self::commits::Committing;
-use self::inbox::{Inbox, Target, WantedStart};
+use self::inbox::{Inbox, Target, WantedStart, Wanting};
 use self::outlet::Outlet;
 use self::streams::SubscribedStreams;
 use crate::metadata::thread::{MetadataOptions, MetadataThread};
 use crate::metadata::{MetadataService, Subscription};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaPosition, KafkaSplit, StartAt, StreamsMetadata,
+    ClientProperties, ClusterId, KafkaPosition, KafkaSplit, StartRules, StreamsMetadata,
 };
 
 /// The most events that wait to be polled; a control thread that has more to say waits.
@@ -56,7 +58,7 @@ const EVENTS_MAX: usize = 1_024;
 #[derive(Clone, Debug)]
 pub(crate) struct DiscoveryOptions {
     /// Where the reading of a partition starts whose stream does not say so.
-    pub(crate) start: StartAt,
+    pub(crate) starts: StartRules,
     /// How long after an answer a cluster is asked for its partitions again.
     pub(crate) interval: Duration,
     /// How long a cluster may take to answer one question.
@@ -72,7 +74,7 @@ pub(crate) struct DiscoveryOptions {
 impl Default for DiscoveryOptions {
     fn default() -> Self {
         Self {
-            start: StartAt::default(),
+            starts: StartRules::default(),
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(10),
             properties: ClientProperties::new(),
@@ -159,8 +161,8 @@ impl KafkaDiscovery {
                 continue;
             };
             let starts = names.into_iter().map(|topic| {
-                let start = metadata.start(cluster, topic);
-                (topic.clone(), start.unwrap_or(self.options.start))
+                let said = metadata.starts(cluster, topic);
+                (topic.clone(), said.or(&self.options.starts))
             });
             let target = Target {
                 epoch,
@@ -243,9 +245,10 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
             } => self.ask(WantedStart {
                 request,
                 split,
-                // A partition that was added to a known topic begins where it begins: what was written
-                // between its creation and its discovery must not be lost.
-                rule: sibling.then_some(StartAt::Earliest),
+                rule: match sibling {
+                    true => Wanting::OfNewPartitions,
+                    false => Wanting::OfTopic,
+                },
             }),
             DiscoveryRequest::Check { request, ranges } => {
                 let (check, questions) = RangeCheck::new(request, ranges);

@@ -15,7 +15,7 @@ use crate::fetcher::Settings as FetchSettings;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
 };
-use crate::model::{ClientProperties, KafkaSplit, StartAt};
+use crate::model::{ClientProperties, KafkaSplit, StartAt, StartRules};
 
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
@@ -96,7 +96,7 @@ pub struct KafkaSourceBuilder {
 pub(crate) struct Settings {
     pub(super) name: String,
     pub(super) subscription: Subscription,
-    pub(super) start: StartAt,
+    pub(super) starts: StartRules,
     pub(super) properties: ClientProperties,
     pub(super) tick_interval: Duration,
     pub(super) discovery_interval: Duration,
@@ -111,7 +111,7 @@ impl Default for Settings {
         Self {
             name: "kafka".to_owned(),
             subscription: Subscription::streams::<&str>([]),
-            start: StartAt::default(),
+            starts: StartRules::default(),
             properties: ClientProperties::new(),
             tick_interval: Duration::from_millis(100),
             discovery_interval: Duration::from_secs(5),
@@ -126,7 +126,7 @@ impl Default for Settings {
 impl Settings {
     pub(super) fn discovery(&self) -> DiscoveryOptions {
         DiscoveryOptions {
-            start: self.start,
+            starts: self.starts.clone(),
             interval: self.discovery_interval,
             properties: self.fetching().control(&ClientProperties::new()),
             metadata: self.metadata.clone(),
@@ -165,7 +165,7 @@ impl Settings {
         let settings = [
             ("name", self.name.clone()),
             ("subscription", format!("{:?}", self.subscription)),
-            ("start", format!("{:?}", self.start)),
+            ("starts", format!("{:?}", self.starts)),
             ("tick_interval", format!("{:?}", self.tick_interval)),
             (
                 "discovery_interval",
@@ -217,7 +217,16 @@ impl KafkaSourceBuilder {
     /// [`StartAt::Earliest`]: nothing is lost between the creation of a topic and its discovery.
     #[must_use]
     pub fn start(mut self, start: StartAt) -> Self {
-        self.settings.start = start;
+        self.settings.starts.start = Some(start);
+        self
+    }
+
+    /// Where reading starts in partitions that are added to a known topic, where the metadata does not say
+    /// it. The default is [`StartAt::Earliest`], whatever [`start`](Self::start) says: what was written
+    /// between the creation of a partition and its discovery is not lost.
+    #[must_use]
+    pub fn new_partitions(mut self, start: StartAt) -> Self {
+        self.settings.starts.new_partitions = Some(start);
         self
     }
 

@@ -3,28 +3,28 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
-use crate::discovery::claims::Claims;
-use crate::discovery::commits::{Commits, Committing};
-use crate::discovery::findings::Findings;
-use crate::discovery::inbox::{Bound, Inbox, Post, Target, WantedStart};
-use crate::discovery::outlet::{Outlet, Unheard, Voice};
-use crate::discovery::starts::{Backoff, Starts};
+use super::claims::Claims;
+use super::commits::{Commits, Committing};
+use super::findings::Findings;
+use super::inbox::{Bound, Inbox, Post, Target, WantedStart, Wanting};
+use super::outlet::{Outlet, Unheard, Voice};
+use super::resolve::{Asking, Question, Resolved, resolve as resolve_starts};
+use super::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
     ATTEND_EVERY, ControlClient, ControlError, FoundTopic, Isolation, TopicAnswer,
 };
 use crate::metadata::secret::{ResolvedProperties, resolve};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, KafkaPosition, KafkaSplit,
-    Partition, StartAt, TopicName,
+    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, StartAt, TopicName,
 };
 
 const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
@@ -144,12 +144,14 @@ impl Asker {
 
     fn adopt(&mut self, post: Post) -> Result<(), Unheard> {
         let now = Instant::now();
+        let clock = SystemTime::now();
         if let Some(target) = post.target {
             self.aim(target, now)?;
         }
         for wanted in post.starts {
-            if let Some(start) = self.rule(&wanted) {
-                self.starts.want(wanted.request, wanted.split, start, now);
+            if let Some(rule) = self.rule(&wanted) {
+                self.starts
+                    .want(wanted.request, wanted.split, rule, (now, clock));
             }
         }
         Ok(())
@@ -157,8 +159,15 @@ impl Asker {
 
     /// What is to be asked about the split; `None` if it is not listed.
     fn rule(&self, wanted: &WantedStart) -> Option<StartAt> {
-        let rule = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
-        Some(wanted.rule.unwrap_or(*rule))
+        let rules = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
+        let rule = match &wanted.rule {
+            Wanting::Given(rule) => return Some(rule.clone()),
+            Wanting::OfTopic => &rules.start,
+            // By default it begins where it begins: what was written between its creation and its
+            // discovery must not be lost.
+            Wanting::OfNewPartitions => &rules.new_partitions,
+        };
+        Some(rule.clone().unwrap_or(StartAt::Earliest))
     }
 
     /// Takes `wanted` over, and asks for it if it differs from the one before.
@@ -381,22 +390,28 @@ impl Asker {
     /// Looks up the starts that are due, one call's worth at a time.
     fn look_up(&mut self) -> Result<(), Unheard> {
         let subject = format!("offsets of cluster {}", self.cluster);
-        while let Some((rule, batch)) = self.starts.batch(Instant::now()) {
-            let answers = self.ask_offsets(rule, &batch)?;
+        loop {
+            let batch = self.starts.batch(Instant::now());
+            if batch.is_empty() {
+                break;
+            }
+            let (splits, questions): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let answers = self.ask_starts(questions)?;
             if self.inbox.is_closed() {
                 return Err(Unheard);
             }
             let now = Instant::now();
             let mut failed = None;
-            for (split, answer) in batch.into_iter().zip(answers) {
+            for (split, answer) in splits.into_iter().zip(answers) {
                 match answer {
-                    Ok(start) => {
+                    Ok(Resolved { start, rule }) => {
                         if let Some(request) = self.starts.answered(&split) {
-                            tracing::debug!(%split, %start, "resolved where reading starts");
+                            tracing::debug!(%split, %start, rule, "resolved where reading starts");
                             self.outlet.send(DiscoveryEvent::Resolved {
                                 request,
                                 split,
                                 start,
+                                rule,
                             })?;
                         }
                     }
@@ -420,38 +435,31 @@ impl Asker {
         Ok(())
     }
 
-    /// Asks where `batch` starts; one answer for each, in order.
-    fn ask_offsets(
+    /// Asks where reading starts; one answer for each question, in order.
+    fn ask_starts(
         &mut self,
-        rule: StartAt,
-        batch: &[KafkaSplit],
-    ) -> Result<Vec<Result<KafkaPosition, ControlError>>, Unheard> {
-        // Generations of one partition are one question.
-        let partitions: BTreeSet<(TopicName, Partition)> = batch.iter().map(partition).collect();
-        let partitions: Vec<_> = partitions.into_iter().collect();
+        questions: Vec<Question>,
+    ) -> Result<Vec<Result<Resolved, ControlError>>, Unheard> {
         let properties = self.target.as_ref().map(|target| target.properties.clone());
         let properties = properties.unwrap_or_default();
         let connected = self.connect(&properties)?;
-        let Some((_, client)) = self.client.as_mut().filter(|_| connected) else {
+        let Some((made_of, client)) = self.client.as_mut().filter(|_| connected) else {
             // `connect` has said why.
-            return Ok(batch.iter().map(|_| Err(ControlError::LeftOut)).collect());
+            let unknown = questions.iter().map(|_| Err(ControlError::LeftOut));
+            return Ok(unknown.collect());
         };
         let isolation = match properties.value("isolation.level") {
             Some("read_uncommitted") => Isolation::Uncommitted,
             _ => Isolation::Committed,
         };
-        let answers = client.list_offsets(&partitions, rule, isolation, self.options.timeout);
-        let answers: BTreeMap<_, _> = answers.into_iter().collect();
-        let answer = |split| answers.get(&partition(split)).cloned();
-        Ok(batch
-            .iter()
-            .map(|split| answer(split).unwrap_or(Err(ControlError::LeftOut)))
-            .collect())
+        let mut asking = Asking {
+            properties: made_of,
+            client,
+            isolation,
+            timeout: self.options.timeout,
+        };
+        Ok(resolve_starts(&mut asking, questions))
     }
-}
-
-fn partition(split: &KafkaSplit) -> (TopicName, Partition) {
-    (split.topic.clone(), split.partition)
 }
 
 fn topic_subject(cluster: &ClusterId, topic: &TopicName) -> String {

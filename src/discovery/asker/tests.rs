@@ -1,8 +1,9 @@
-use timely_splits::epoch::MetadataEpoch;
+use std::collections::BTreeMap;
 
-use timely_splits::epoch::RequestId;
+use timely_splits::epoch::{MetadataEpoch, RequestId};
 
 use super::*;
+use crate::model::{KafkaSplit, Partition, StartRules};
 
 #[test]
 fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
@@ -22,28 +23,37 @@ fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
         outlet,
         options,
     );
+    let rules = StartRules {
+        start: Some(StartAt::Latest),
+        new_partitions: None,
+    };
     asker.target = Some(Target {
         epoch: MetadataEpoch(1),
-        topics: BTreeMap::from([(orders.clone(), StartAt::Latest)]),
+        topics: BTreeMap::from([(orders.clone(), rules)]),
         properties: ClientProperties::new(),
     });
     let split = |name: &str, partition| {
         let topic = TopicName::new(name).unwrap();
         KafkaSplit::new(cluster.clone(), topic, Partition(partition))
     };
-    let wanted = |name: &str, partition: i32, rule: Option<StartAt>| WantedStart {
+    let wanted = |name: &str, partition: i32, rule: Wanting| WantedStart {
         request: RequestId(1),
         split: split(name, partition),
         rule,
     };
 
     assert_eq!(
-        asker.rule(&wanted("orders", 0, None)),
+        asker.rule(&wanted("orders", 0, Wanting::OfTopic)),
         Some(StartAt::Latest)
     );
     assert_eq!(
-        asker.rule(&wanted("orders", 1, Some(StartAt::Earliest))),
+        asker.rule(&wanted("orders", 1, Wanting::OfNewPartitions)),
         Some(StartAt::Earliest)
     );
-    assert_eq!(asker.rule(&wanted("payments", 0, None)), None);
+    let given = StartAt::BeforeEnd { records: 1 };
+    assert_eq!(
+        asker.rule(&wanted("orders", 1, Wanting::Given(given.clone()))),
+        Some(given)
+    );
+    assert_eq!(asker.rule(&wanted("payments", 0, Wanting::OfTopic)), None);
 }

@@ -135,7 +135,7 @@ impl Plan {
         builder
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
-            .start(self.start)
+            .start(self.start.clone())
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)

@@ -1,9 +1,11 @@
 //! Questions to a cluster, and offsets that it keeps, on a client that reads nothing.
 //!
 //! On a client that reads, such questions would wait behind its long polls. A control client is of
-//! the producer kind, so it has no group, and it never creates a topic by asking for it.
+//! the producer kind, so it has no group, and it never creates a topic by asking for it. What a group
+//! has committed is asked on a [`GroupClient`], which has one and never joins it.
 
 mod commit;
+mod committed;
 mod describe;
 mod offsets;
 #[cfg(test)]
@@ -18,8 +20,9 @@ use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
 pub(crate) use self::commit::{CommitClient, PartitionPosition};
+pub(crate) use self::committed::{CommittedAnswer, GroupClient};
 pub(crate) use self::describe::{FoundTopic, TopicAnswer};
-pub(crate) use self::offsets::Isolation;
+pub(crate) use self::offsets::{Isolation, OffsetAnswer, Place, TopicPartition};
 use super::client::{ClientKind, NativeClient, NativeError};
 use super::queue::{NativeEvent, NativeQueue, Said};
 use super::text_at;
@@ -145,14 +148,18 @@ impl ControlClient {
         let all = DEFAULTS.into_iter().chain(properties.iter()).chain(FORCED);
         let all = all.chain(forced.iter().copied());
         let client = NativeClient::new(kind, all, properties.mask())?;
-        Ok(Self {
+        Ok(Self::of(client))
+    }
+
+    fn of(client: Arc<NativeClient>) -> Self {
+        Self {
             main: NativeQueue::main(&client),
             client,
             words: None,
             down_since: None,
             connected: false,
             controller: None,
-        })
+        }
     }
 
     /// Takes what the client says off its queue, which grows while nobody asks anything.
