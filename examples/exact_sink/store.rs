@@ -230,9 +230,11 @@ impl Shard {
         rows: &[(Tick, Vec<Row>)],
     ) -> Result<(), StoreError> {
         self.write("committing", run, |transaction| {
+            // A run that gives ticks again begins at the last one that is stored: nothing is to be added.
+            let least = tick.0.saturating_sub(u64::from(!rows.is_empty()));
             let moved = transaction.execute(
-                "UPDATE state SET tick = ?1 WHERE run = ?2 AND tick < ?1",
-                params![tick.0, run],
+                "UPDATE state SET tick = ?1 WHERE run = ?2 AND tick <= ?3",
+                params![tick.0, run, least],
             )?;
             let mut insert = transaction.prepare_cached(
                 "INSERT INTO rows (tick, split, offset, key, value) VALUES (?1, ?2, ?3, ?4, ?5)",

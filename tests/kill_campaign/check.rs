@@ -1,8 +1,8 @@
 //! Compares what is stored with what was written and with the log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use rusqlite::Connection;
 use timely_kafka::model::KafkaSplit;
@@ -12,6 +12,9 @@ use crate::store::Row;
 
 /// What all shards hold: by split and offset, the tick and the value.
 pub(crate) type Stored = BTreeMap<(String, u64), (u64, u64)>;
+
+/// What a log binds: by split and offset, the tick.
+pub(crate) type Bound = BTreeMap<(String, u64), u64>;
 
 /// What was found in a store that is as it has to be.
 #[derive(Debug)]
@@ -114,10 +117,8 @@ fn read_shard(path: &Path, number: u64, shards: u64, stored: &mut Stored) -> Res
 }
 
 /// Compares a store with the log: a row is in it if and only if the binding of its tick says so.
-///
-/// The log is read from a copy, as a restart would read it. How many ticks were compared.
-pub(crate) fn compare_with_log(found: &Found, log: &Path) -> Result<usize, String> {
-    let bound = bound(log)?;
+/// How many ticks were compared.
+pub(crate) fn compare_with_log(found: &Found, bound: &Bound) -> Result<usize, String> {
     for (record, (tick, _)) in &found.stored {
         if bound.get(record) != Some(tick) {
             return Err(format!(
@@ -142,21 +143,29 @@ pub(crate) fn compare_with_log(found: &Found, log: &Path) -> Result<usize, Strin
     Ok(ticks.len())
 }
 
-/// The tick of each offset that the log binds. The offsets of the campaign are dense.
-pub(crate) fn bound(log: &Path) -> Result<BTreeMap<(String, u64), u64>, String> {
-    let copy = tempfile::tempdir().map_err(|error| error.to_string())?;
+/// Copies a log that nobody uses, if there is one, into a folder that is there.
+pub(crate) fn copy_log(log: &Path, to: &Path) -> io::Result<()> {
     if log.exists() {
-        for entry in fs::read_dir(log).map_err(|error| error.to_string())? {
-            let path = entry.map_err(|error| error.to_string())?.path();
+        for entry in fs::read_dir(log)? {
+            let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "log") {
                 let name = path.file_name().expect("an entry has a name");
-                fs::copy(&path, copy.path().join(name)).map_err(|error| error.to_string())?;
+                fs::copy(&path, to.join(name))?;
             }
         }
     }
+    Ok(())
+}
+
+/// The tick of each offset that a log binds. The offsets of the campaign are dense.
+///
+/// The log is read from a copy, as a restart would read it.
+pub(crate) fn bound(log: &Path) -> Result<Bound, String> {
+    let copy = tempfile::tempdir().map_err(|error| error.to_string())?;
+    copy_log(log, copy.path()).map_err(|error| format!("copying the log: {error}"))?;
     let mut opened = LocalLog::at(copy.path());
     let records = BindingLog::<KafkaSplit>::read_all(&mut opened);
-    let mut bound = BTreeMap::new();
+    let mut bound = Bound::new();
     for record in records.map_err(|error| error.to_string())? {
         if let LogRecord::Snapshot(snapshot) = &record
             && snapshot.rewound

@@ -13,7 +13,7 @@ use timely_kafka::model::{ClusterId, KafkaSplit, Partition, TopicName};
 use timely_kafka::timely::dataflow::ProbeHandle;
 use timely_kafka::{
     FileMetadataService, KafkaSource, LocalLog, ReadOptions, ReaderId, Resume, SourceControl,
-    Subscription, TimeMap,
+    Subscription, Tick, TimeMap,
 };
 
 use crate::random::Random;
@@ -43,6 +43,27 @@ pub(crate) struct Part {
     /// What may be moved, and the numbers by which it is.
     pub(crate) splits: Vec<(String, String, i32)>,
     pub(crate) seed: u64,
+    pub(crate) begin: Begin,
+}
+
+/// Where a process goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Begin {
+    /// After what is stored.
+    AfterStored,
+    /// The same ticks are given again from this one on, except for what is stored.
+    Replay(u64),
+}
+
+impl Begin {
+    fn resume(self, stored: Tick) -> Resume {
+        match self {
+            Self::AfterStored => Resume::At(stored),
+            Self::Replay(from) => Resume::Replay {
+                from: Tick(from.max(stored.0 + 1)),
+            },
+        }
+    }
 }
 
 impl Part {
@@ -129,7 +150,7 @@ fn source(part: &Part, begun: Option<Begun>) -> Result<KafkaSource, Box<dyn std:
     };
     Ok(builder
         .log(LocalLog::at(&part.log))
-        .resume(Resume::At(begun.tick))
+        .resume(part.begin.resume(begun.tick))
         .build()?)
 }
 

@@ -11,12 +11,10 @@ mod child;
 mod kafka;
 mod plan;
 mod ports;
+mod processes;
 #[path = "../../operators/tests/support/random.rs"]
-#[expect(
-    dead_code,
-    reason = "shared with other tests, which use other parts of it"
-)]
 mod random;
+mod replay;
 mod report;
 mod results;
 mod round;
@@ -105,10 +103,15 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         results::add(&arguments.results, &outcome)?;
         let deaths: Vec<&str> = outcome.deaths.iter().map(|death| &*death.how).collect();
         println!(
-            "round {round}: {}; {} records, {} ticks, {:.1} s; killed: {}",
+            "round {round}: {}; {} records, {} ticks, {} again, {:.1} s; killed: {}",
             outcome.verdict,
             outcome.records,
             outcome.ticks,
+            outcome
+                .replays
+                .iter()
+                .map(|replay| replay.ticks)
+                .sum::<usize>(),
             std::time::Duration::from_millis(outcome.milliseconds).as_secs_f64(),
             deaths.join(", ")
         );

@@ -1,5 +1,6 @@
 //! What happens in one round, drawn from its seed.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
@@ -10,6 +11,15 @@ use crate::random::Random;
 
 /// How long a life lasts at most before it is killed from outside, its start included.
 const LIFE_MOST: u64 = 2_600;
+
+/// How long a point is waited for before the processes are killed from outside.
+const POINT_WITHIN: Duration = Duration::from_millis(3_500);
+
+/// After how many percent of the killed lives ticks are given again; after the last one they always are.
+const REPLAYED_PERCENT: u64 = 20;
+
+/// How many percent of the runs that replay are killed.
+const REPLAY_KILLED_PERCENT: u64 = 40;
 
 /// What ends a life of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +90,35 @@ pub(crate) struct Life {
     pub(crate) end: End,
 }
 
+impl Life {
+    /// How long it lasts at most, until it ends or is made to.
+    pub(crate) fn most(&self) -> Duration {
+        match self.end {
+            End::All(at) | End::One(_, at) => at,
+            End::Point(..) => POINT_WITHIN,
+            End::Asked => self.changes.last().map_or(Duration::ZERO, |(at, _)| *at),
+        }
+    }
+}
+
+/// Ticks that are given again, from a copy of the log, into a store of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Replay {
+    /// Of a thousand of the ticks that could be given again so many are before the first.
+    pub(crate) from: u64,
+    /// All but the last are killed.
+    pub(crate) lives: Vec<Life>,
+    /// Whether a life after a killed one reads anew what is not stored, instead of giving it again.
+    pub(crate) at: bool,
+}
+
 /// All lives of one round.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) lives: Vec<Life>,
+    /// After which lives ticks are given again.
+    pub(crate) replays: BTreeMap<usize, Replay>,
 }
 
 impl Plan {
@@ -123,7 +157,75 @@ impl Plan {
                 end,
             });
         }
-        Self { seed, lives }
+        let replays = replays(seed, &lives);
+        Self {
+            seed,
+            lives,
+            replays,
+        }
+    }
+}
+
+fn replays(seed: u64, lives: &[Life]) -> BTreeMap<usize, Replay> {
+    // Numbers of their own, so that the lives of a seed stay what they were.
+    let mut random = Random::of(seed, 4);
+    let processes_most = lives.iter().map(|life| life.processes).max().unwrap_or(1);
+    let mut replays = BTreeMap::new();
+    for (index, life) in lives.iter().enumerate() {
+        if life.end == End::Asked || random.chance(REPLAYED_PERCENT) {
+            replays.insert(index, replay(&mut random, life, processes_most));
+        }
+    }
+    replays
+}
+
+/// A replay of what a life and those before it bound, on another number of workers than it had.
+fn replay(random: &mut Random, before: &Life, processes_most: usize) -> Replay {
+    let shapes = [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2)];
+    let mut last = before.processes * before.workers;
+    let mut lives = Vec::new();
+    let killed = random.chance(REPLAY_KILLED_PERCENT);
+    for index in 0..=usize::from(killed) {
+        let others: Vec<(usize, usize)> = shapes
+            .into_iter()
+            .filter(|(processes, workers)| {
+                *processes <= processes_most && processes * workers != last
+            })
+            .collect();
+        let (processes, workers) = random.pick(&others);
+        last = processes * workers;
+        let end = if killed && index == 0 {
+            replay_end(random, processes)
+        } else {
+            End::Asked
+        };
+        lives.push(Life {
+            processes,
+            workers,
+            changes: Vec::new(),
+            end,
+        });
+    }
+    Replay {
+        from: random.below(1_000),
+        lives,
+        at: random.chance(50),
+    }
+}
+
+fn replay_end(random: &mut Random, processes: usize) -> End {
+    match random.below(6) {
+        0 => End::All(Duration::from_millis(200 + random.below(1_000))),
+        1 => {
+            let points = [KillPoint::AppendTorn, KillPoint::AppendSynced];
+            End::Point(0, random.pick(&points), 1 + random.below(3))
+        }
+        // A tick that is given again is emitted once a split.
+        _ => End::Point(
+            random.index(processes),
+            KillPoint::Emitted,
+            1 + random.below(40),
+        ),
     }
 }
 

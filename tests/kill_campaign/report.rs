@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::results::{Death, Outcome};
+use crate::results::{Death, Outcome, Replayed};
 
 const INTRODUCTION: &str = "\
 # Kill campaign
@@ -12,7 +12,10 @@ Made by `scripts/kill-campaign --report` from what its rounds left. A round is a
 clusters that lives four times, with 2, 3, 1 and 4 workers, and is killed three times, while records are
 written, splits are moved and the metadata changes. Each restart is a new process with another number of
 workers. After each life the store is compared with the log, and in the end with what was written: every
-record is stored once, in the order of its split, at the tick that the log binds it to.
+record is stored once, in the order of its split, at the tick that the log binds it to. At the end, and after
+one in five of the other lives, a run with another number of workers gives ticks again from some tick on, from
+a copy of the log into an empty store; two in five of those are killed as well. Each record has to have the
+tick and the value that it had when its tick was final, and no other may be there.
 
 ";
 
@@ -31,7 +34,13 @@ const UNDURABLE: [&str; 2] = ["emitted", "closed"];
 const UNASSIGNED: [&str; 2] = ["revoked", "released"];
 
 /// The report of outcomes.
-pub(crate) fn report(outcomes: &[Outcome]) -> String {
+pub(crate) fn report(all: &[Outcome]) -> String {
+    let outcomes: Vec<Outcome> = all
+        .iter()
+        .filter(|outcome| outcome.version > 0)
+        .cloned()
+        .collect();
+    let outcomes = outcomes.as_slice();
     let good = outcomes.iter().filter(|outcome| outcome.is_good()).count();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let deaths: Vec<&Death> = outcomes
@@ -67,10 +76,39 @@ pub(crate) fn report(outcomes: &[Outcome]) -> String {
     ];
     let mut text = INTRODUCTION.to_owned();
     text.extend(lines.map(|line| format!("* {line}\n")));
+    let earlier = all.len() - outcomes.len();
+    if earlier > 0 {
+        text +=
+            &format!("* rounds that gave no ticks again, which are not counted here: {earlier}\n");
+    }
+    text += &replays(outcomes);
     text += &kinds(&deaths);
     text += &changes(outcomes);
     text += &campaigns(outcomes);
     text
+}
+
+/// What was given again: only what was as it had been is among the outcomes.
+fn replays(outcomes: &[Outcome]) -> String {
+    let replays: Vec<&Replayed> = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.replays)
+        .collect();
+    let sum = |of: fn(&Replayed) -> usize| replays.iter().map(|one| of(one)).sum::<usize>();
+    let lines = [
+        format!("replays: {}", replays.len()),
+        format!(
+            "ticks with records that were given again, and equal: {}; records: {}",
+            sum(|one| one.ticks),
+            sum(|one| one.records)
+        ),
+        format!(
+            "kills of a run that replays: {}; gone on with by reading the rest anew: {}",
+            sum(|one| one.deaths.len()),
+            sum(|one| usize::from(one.anew))
+        ),
+    ];
+    lines.map(|line| format!("* {line}\n")).concat()
 }
 
 fn kinds(deaths: &[&Death]) -> String {
@@ -103,18 +141,21 @@ fn changes(outcomes: &[Outcome]) -> String {
 }
 
 fn campaigns(outcomes: &[Outcome]) -> String {
-    let mut campaigns: BTreeMap<(u64, usize), (u64, u64)> = BTreeMap::new();
+    let mut campaigns: BTreeMap<(u32, u64, usize), (u64, u64)> = BTreeMap::new();
     for outcome in outcomes {
-        let campaign = (outcome.campaign, outcome.processes);
+        let campaign = (outcome.version, outcome.campaign, outcome.processes);
         let (rounds, good) = campaigns.entry(campaign).or_default();
         *rounds += 1;
         *good += u64::from(outcome.is_good());
     }
     let mut text =
-        "\n| campaign | processes | rounds | good |\n| --- | --- | --- | --- |\n".to_owned();
-    for ((seed, processes), (rounds, good)) in campaigns {
-        text += &format!("| seed {seed} | {processes} | {rounds} | {good} |\n");
+        "\n| version | campaign | processes | rounds | good |\n| --- | --- | --- | --- | --- |\n"
+            .to_owned();
+    for ((version, seed, processes), (rounds, good)) in campaigns {
+        text += &format!("| {version} | seed {seed} | {processes} | {rounds} | {good} |\n");
     }
+    text +=
+        "\nVersion 2 is of a source that opens no tick before the log says which ticks are void.\n";
     for outcome in outcomes.iter().filter(|outcome| !outcome.is_good()) {
         text += &format!(
             "\nNot good: `scripts/kill-campaign --seed {} --round {} --processes {}`: {}\n",

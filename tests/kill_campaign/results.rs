@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Change, Plan};
 
+/// The version of what a round does, and of what it does it to.
+///
+/// 1 gives ticks again; 2 is of a source that opens no tick before the log says which are void.
+pub(crate) const VERSION: u32 = 2;
+
 /// What came out of one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
@@ -16,12 +21,17 @@ pub(crate) struct Outcome {
     pub(crate) round: u64,
     /// What the plan was drawn from.
     pub(crate) seed: u64,
+    /// [`VERSION`] when it ran; zero before it gave ticks again, which is not counted.
+    #[serde(default)]
+    pub(crate) version: u32,
     /// How many processes there were at most.
     pub(crate) processes: usize,
     /// "good", or what was found.
     pub(crate) verdict: String,
     pub(crate) deaths: Vec<Death>,
     pub(crate) changes: Vec<Change>,
+    #[serde(default)]
+    pub(crate) replays: Vec<Replayed>,
     /// How many records were written, and stored.
     pub(crate) records: u64,
     /// How many ticks with records were compared with the log in the end.
@@ -38,12 +48,25 @@ pub(crate) struct Death {
     pub(crate) milliseconds: u64,
 }
 
+/// Ticks that were given again and were as they had been.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Replayed {
+    pub(crate) ticks: usize,
+    pub(crate) records: usize,
+    /// Of the last of its runs.
+    pub(crate) workers: usize,
+    /// How the runs before it were killed, and whether the next one read the rest anew.
+    pub(crate) deaths: Vec<Death>,
+    pub(crate) anew: bool,
+}
+
 impl Outcome {
     pub(crate) fn new(plan: &Plan) -> Self {
         Self {
             campaign: 0,
             round: 0,
             seed: plan.seed,
+            version: VERSION,
             processes: plan
                 .lives
                 .iter()
@@ -53,6 +76,7 @@ impl Outcome {
             verdict: String::new(),
             deaths: Vec::new(),
             changes: Vec::new(),
+            replays: Vec::new(),
             records: 0,
             ticks: 0,
             milliseconds: 0,

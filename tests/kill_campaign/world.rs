@@ -117,9 +117,20 @@ impl<'a> World<'a> {
     }
 
     fn write(&self) {
+        self.write_to(&self.metadata, self.lists_b, self.lists_late);
+    }
+
+    /// Writes another metadata file, which lists everything, into a folder.
+    pub(crate) fn write_all(&self, folder: &Path) -> PathBuf {
+        let path = folder.join("streams.yaml");
+        self.write_to(&path, true, true);
+        path
+    }
+
+    fn write_to(&self, path: &Path, lists_b: bool, lists_late: bool) {
         let mut text = "clusters:\n".to_owned();
         for (cluster, bootstrap) in &self.bootstraps {
-            if cluster != "b" || self.lists_b {
+            if cluster != "b" || lists_b {
                 text += &format!(
                     "  {cluster}:\n    properties: {{ bootstrap.servers: '{bootstrap}', \
                      reconnect.backoff.max.ms: 500 }}\n"
@@ -130,17 +141,17 @@ impl<'a> World<'a> {
             "streams:\n  {STREAM}:\n    a: {{ topics: [{}] }}\n",
             self.topics[0].1
         );
-        if self.lists_b {
-            let late = if self.lists_late {
+        if lists_b {
+            let late = if lists_late {
                 format!(", {}", self.topics[2].1)
             } else {
                 String::new()
             };
             text += &format!("    b: {{ topics: [{}{late}] }}\n", self.topics[1].1);
         }
-        let next = self.metadata.with_extension("next");
+        let next = path.with_extension("next");
         fs::write(&next, text)
-            .and_then(|()| fs::rename(&next, &self.metadata))
+            .and_then(|()| fs::rename(&next, path))
             .expect("the folder is writable");
     }
 }

@@ -71,12 +71,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.phase = Phase::Reserving;
             let begin = LogRecord::Incarnation(self.incarnation);
             self.to_append.insert(0, begin);
-            self.ask_reservation(self.tick_after(self.ticks.asked, now));
+            // Before the reservation: once a tick is open the frontier has passed those that are void, and
+            // a sink may say so. If the log does not say it as well, they are taken for given.
             if std::mem::take(&mut self.rewound) {
                 let mut snapshot = self.snapshot();
                 snapshot.rewound = true;
                 self.to_append.push(LogRecord::Snapshot(snapshot));
             }
+            self.ask_reservation(self.tick_after(self.ticks.asked, now));
         }
         if self.phase != Phase::Reserving || self.ticks.reserved < self.ticks.asked {
             return;

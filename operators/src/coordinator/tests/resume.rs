@@ -53,6 +53,32 @@ fn at_a_tick_reading_goes_on_after_it_and_what_was_bound_later_is_void() {
     );
 }
 
+/// The first tick was opened when it was reserved, and the frontier passed the ticks that were void. A
+/// sink that said it had them, and a crash before the log said that they were void, lost their records.
+#[test]
+fn no_tick_is_opened_before_the_log_says_what_is_void() {
+    let (log, ticks) = log_of_three_ticks();
+    let mut driven = Driven::resuming(1, Resume::At(ticks[0]));
+    driven.log_answers = false;
+    driven.now += Duration::from_secs(60);
+    driven.coordinator.handle_opened(&log, driven.now);
+    driven.report(hello(0, 7));
+    let mut durable = 0;
+
+    for _ in 0..5 {
+        if driven.coordinator.open_tick().is_none() {
+            durable = driven.log.len();
+            driven.coordinator.handle_appended(driven.now);
+            driven.carry_out();
+        }
+    }
+
+    assert!(driven.coordinator.open_tick().is_some());
+    let says_so =
+        |record: &LogRecord<_>| matches!(record, LogRecord::Snapshot(snapshot) if snapshot.rewound);
+    assert!(driven.log[..durable].iter().any(says_so));
+}
+
 /// A tick that several sources share need not be one of this one's.
 #[test]
 fn at_a_tick_between_two_is_at_the_one_before() {
