@@ -5,6 +5,7 @@
 //! 3. [What the frontier promises](_3_frontier)
 //! 4. [When something goes wrong](_4_errors)
 //! 5. [How what is stored is exact](_5_exactly_once)
+//! 6. [What people see in Kafka's tools](_6_kafkas_tools)
 
 #[doc = include_str!("getting_started.md")]
 pub mod _1_getting_started {}
@@ -20,3 +21,6 @@ pub mod _4_errors {}
 
 #[doc = include_str!("exactly_once.md")]
 pub mod _5_exactly_once {}
+
+#[doc = include_str!("kafkas_tools.md")]
+pub mod _6_kafkas_tools {}
