@@ -109,6 +109,8 @@ pub enum DiscoveryEvent<S: Split> {
         split: S,
         /// Where its reading starts.
         start: S::Position,
+        /// The rule that says so, in words for a person.
+        rule: String,
     },
     /// Which of the ranges of a check cannot be read any more.
     Checked {

@@ -373,6 +373,7 @@ impl Asker {
                                 request,
                                 split,
                                 start,
+                                rule,
                             })?;
                         }
                     }

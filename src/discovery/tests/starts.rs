@@ -53,6 +53,7 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
             request,
             split,
             start,
+            ..
         } = event
         {
             let twice = starts.insert(split.clone(), (*request, start.next.get()));
