@@ -10,7 +10,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService};
-use timely_kafka::model::{ClientProperties, KafkaStream, StartAt, StopAt, StreamsMetadata};
+use timely_kafka::model::{
+    ClientProperties, KafkaStream, StartAt, StartRules, StopAt, StreamsMetadata,
+};
 
 const YAML: &str = "\
 clusters:
@@ -314,4 +316,75 @@ fn a_file_that_does_not_settle_by_the_deadline_is_an_error() {
             .to_string()
             .ends_with("still changing; expected two equal reads 200 ms apart")
     );
+}
+
+/// Every rule, at every place that can have one; a cluster may still be called like a rule.
+#[test]
+fn where_reading_starts_is_read_from_each_notation() {
+    let clusters = |stream: KafkaStream| {
+        ["east", "start"].into_iter().fold(
+            StreamsMetadata::new()
+                .with_stream("orders", stream)
+                .unwrap(),
+            |metadata, name| {
+                let properties = ClientProperties::new().with("bootstrap.servers", "h");
+                metadata.with_cluster(name, properties).unwrap()
+            },
+        )
+    };
+    let group = StartAt::committed("billing", StartAt::BeforeEnd { records: 10 }).unwrap();
+    let positions = StartAt::positions([(0, 17), (3, 0)], group);
+    let mut stream = KafkaStream::new()
+        .with_topics("east", ["a"])
+        .and_then(|stream| stream.with_start("east", StartAt::Time { record_time_ms: 5 }))
+        .and_then(|stream| stream.with_topic_start("east", "b", positions))
+        .and_then(|stream| stream.with_topics("start", ["a"]))
+        .unwrap()
+        .with_starts(StartRules {
+            start: None,
+            new_partitions: Some(StartAt::BeforeNow(Duration::from_secs(900))),
+        });
+    let east = stream.clusters.get_mut("east").unwrap();
+    east.starts.new_partitions = Some(StartAt::Latest);
+    let expected = clusters(stream);
+
+    let yaml = "\
+clusters:
+  east: { properties: { bootstrap.servers: h } }
+  start: { properties: { bootstrap.servers: h } }
+streams:
+  orders:
+    new_partitions: { before_now: 15m }
+    start: { topics: [a] }
+    east:
+      start: { time_ms: 5 }
+      new_partitions: latest
+      topics:
+        - a
+        - name: b
+          start:
+            positions: { 0: 17, 3: 0 }
+            otherwise: { group: billing, otherwise: { before_end: 10 } }
+";
+    let json = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
+  "start": {"properties": {"bootstrap.servers": "h"}}},
+ "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "start": {"topics": ["a"]},
+  "east": {"start": {"time_ms": 5}, "new_partitions": "latest", "topics": ["a",
+   {"name": "b", "start": {"positions": {"0": 17, "3": 0},
+    "otherwise": {"group": "billing", "otherwise": {"before_end": 10}}}}]}}}}"#;
+    let toml = r#"
+clusters.east.properties."bootstrap.servers" = "h"
+clusters.start.properties."bootstrap.servers" = "h"
+[streams.orders]
+new_partitions.before_now = "900000ms"
+start.topics = ["a"]
+[streams.orders.east]
+start.time_ms = 5
+new_partitions = "latest"
+topics = ["a", { name = "b", start.positions = { 0 = 17, 3 = 0 }, start.otherwise.group = "billing",
+  start.otherwise.otherwise.before_end = 10 }]
+"#;
+    assert_eq!(read("yaml", yaml).unwrap(), expected);
+    assert_eq!(read("json", json).unwrap(), expected);
+    assert_eq!(read("toml", toml).unwrap(), expected);
 }

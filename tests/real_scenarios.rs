@@ -27,8 +27,21 @@ fn main() {
         "a_topic_grows_while_a_cluster_is_removed",
         real::growth::growth,
     ));
+    scenarios.push((
+        "records_to_give_again_that_are_gone_are_told_first",
+        real::replays::gone,
+    ));
+    scenarios.push((
+        "each_rule_for_a_start_is_a_number_once",
+        real::starts::rules,
+    ));
+    scenarios.push((
+        "what_appears_later_starts_by_its_own_rule",
+        real::starts::later,
+    ));
     let mut trials: Vec<_> = scenarios.into_iter().flat_map(on_both).collect();
     trials.extend(real::undisturbed::trials());
+    trials.extend(real::offsets::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench read -- [--records N] [--size BYTES] [--rounds N] [--workers N]
+//! cargo bench --bench read -- --only source --only source-with-file --rounds 11
 //! ```
 //!
 //! Four ways to count the same records, in turn, so that what disturbs the machine disturbs all of
@@ -10,7 +11,11 @@
 //! * `poll`: `BaseConsumer::poll` of the crate `rdkafka`;
 //! * `batch`: librdkafka's batch call, 1,000 records at a time;
 //! * `callback`: librdkafka's callback call;
-//! * `source`: this crate's source, an operator that counts and a probe, with ticks of 100 ms.
+//! * `source`: this crate's source, an operator that counts and a probe, with ticks of 100 ms and the
+//!   log in memory.
+//!
+//! With `--only source-with-file` there is one way more: the same source with its log in a folder, new
+//! for each measurement.
 //!
 //! Each measurement is a process of its own that does nothing else, and the embedded cluster that
 //! serves the records is one more. All clients have the same properties, those that the source gives
@@ -63,7 +68,7 @@ struct Arguments {
     /// How many workers the source has.
     #[arg(long, default_value_t = 1)]
     workers: usize,
-    /// The ways to measure; without it all of them.
+    /// The ways to measure; without it the first four.
     #[arg(long, value_enum)]
     only: Vec<Mode>,
     /// Says that the process is to serve, or to measure once; used by the benchmark itself.
@@ -93,9 +98,11 @@ enum Mode {
     Batch,
     Callback,
     Source,
+    SourceWithFile,
 }
 
 impl Mode {
+    /// What is measured unless the command line says otherwise.
     const ALL: [Self; 4] = [Self::Poll, Self::Batch, Self::Callback, Self::Source];
 
     fn name(self) -> &'static str {
@@ -104,6 +111,7 @@ impl Mode {
             Self::Batch => "batch",
             Self::Callback => "callback",
             Self::Source => "source",
+            Self::SourceWithFile => "source-with-file",
         }
     }
 }
@@ -186,10 +194,9 @@ fn measure_once(arguments: &Arguments) -> Outcome<()> {
     let (Some(mode), Some(servers)) = (arguments.mode, &arguments.servers) else {
         return Err("--role measure needs --mode and --servers".into());
     };
-    let measurement = if mode == Mode::Source {
-        source::measure(arguments, servers)?
-    } else {
-        baseline::measure(arguments, servers, mode)?
+    let measurement = match mode {
+        Mode::Source | Mode::SourceWithFile => source::measure(arguments, servers, mode)?,
+        Mode::Poll | Mode::Batch | Mode::Callback => baseline::measure(arguments, servers, mode)?,
     };
     println!("{}", serde_json::to_string(&measurement)?);
     Ok(())

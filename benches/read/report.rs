@@ -7,7 +7,7 @@ use crate::measure::Measurement;
 pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
     println!();
     println!(
-        "{:<10} {:>27}   {:>23}",
+        "{:<16} {:>27}   {:>23}",
         "", "CPU ns/record (min..max)", "M records/s (min..max)"
     );
     for (index, mode) in modes.iter().enumerate() {
@@ -15,7 +15,7 @@ pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
         let cpu = Spread::of(of_mode().map(|one| one.cpu_ns_per_record));
         let rate = Spread::of(of_mode().map(|one| one.records_per_second / 1e6));
         println!(
-            "{:<10} {:>9.1} ({:>7.1}..{:>7.1})   {:>9.2} ({:>5.2}..{:>5.2})",
+            "{:<16} {:>9.1} ({:>7.1}..{:>7.1})   {:>9.2} ({:>5.2}..{:>5.2})",
             mode.name(),
             cpu.median,
             cpu.least,
@@ -36,13 +36,24 @@ pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
                 .map(|round| round[source].cpu_ns_per_record / round[index].cpu_ns_per_record),
         );
         println!(
-            "source/{:<10} {:>5.2} ({:.2}..{:.2}) of its CPU, the median of rounds",
+            "source/{:<16} {:>5.2} ({:.2}..{:.2}) of its CPU, the median of rounds",
             mode.name(),
             ratio.median,
             ratio.least,
             ratio.most,
         );
     }
+    let Some(filed) = modes.iter().position(|mode| *mode == Mode::SourceWithFile) else {
+        return;
+    };
+    let rate = |round: &Vec<Measurement>| {
+        round[filed].records_per_second / round[source].records_per_second
+    };
+    let ratio = Spread::of(rounds.iter().map(rate));
+    println!(
+        "source-with-file/source {:>5.3} ({:.3}..{:.3}) of its records a second, the median of rounds",
+        ratio.median, ratio.least, ratio.most,
+    );
 }
 
 /// How figures lie.

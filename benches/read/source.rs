@@ -1,5 +1,6 @@
 //! Reading with this crate.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use timely_kafka::metadata::FixedMetadataService;
@@ -9,7 +10,7 @@ use timely_kafka::timely::container::CapacityContainerBuilder;
 use timely_kafka::timely::dataflow::ProbeHandle;
 use timely_kafka::timely::dataflow::channels::pact::Pipeline;
 use timely_kafka::timely::dataflow::operators::{Operator, Probe};
-use timely_kafka::{KafkaSource, ReadOptions, Subscription, TimeMap};
+use timely_kafka::{KafkaSource, LocalLog, ReadOptions, Subscription, TimeMap};
 
 use crate::measure::{Measurement, Meter};
 use crate::{Arguments, Mode, NAME, Outcome, TOPIC};
@@ -22,28 +23,34 @@ fn cluster(servers: &str) -> ClientProperties {
         .with("fetch.wait.max.ms", "10")
 }
 
-fn build(servers: &str) -> Outcome<KafkaSource> {
+fn build(servers: &str, log: Option<&Path>) -> Outcome<KafkaSource> {
     let metadata = StreamsMetadata::new()
         .with_cluster(NAME, cluster(servers))?
         .with_stream(NAME, KafkaStream::new().with_topics(NAME, [TOPIC])?)?;
     let source = KafkaSource::builder()
         .name(NAME)
         .metadata(FixedMetadataService::new(metadata))
-        .subscribe(Subscription::streams([NAME]))
-        .build()?;
-    Ok(source)
+        .subscribe(Subscription::streams([NAME]));
+    let source = match log {
+        Some(folder) => source.log(LocalLog::at(folder)),
+        None => source,
+    };
+    Ok(source.build()?)
 }
 
 /// The properties of the client with which the source reads.
 pub(crate) fn properties(servers: &str) -> Outcome<ClientProperties> {
-    Ok(build(servers)?.client_properties(&cluster(servers)))
+    Ok(build(servers, None)?.client_properties(&cluster(servers)))
 }
 
 /// Reads all records into an operator that counts them.
-pub(crate) fn measure(arguments: &Arguments, servers: &str) -> Outcome<Measurement> {
+pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outcome<Measurement> {
+    // On the disk of the build, since that of temporary files may be memory.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let log = (mode == Mode::SourceWithFile).then(|| folder.path().join("log"));
     let meter = Arc::new(Mutex::new(Meter::start(arguments)));
     let outcome = Arc::new(Mutex::new(None));
-    let source = build(servers)?;
+    let source = build(servers, log.as_deref())?;
     let shared = Arc::clone(&outcome);
     let guards = timely_kafka::execute(Config::process(arguments.workers), move |worker| {
         let (meter, measured) = (Arc::clone(&meter), Arc::clone(&shared));
@@ -71,7 +78,7 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str) -> Outcome<Measureme
                                 meter.records(records, bytes);
                                 if meter.is_done() {
                                     *measured.lock().unwrap_or_else(PoisonError::into_inner) =
-                                        Some(meter.stop(Mode::Source));
+                                        Some(meter.stop(mode));
                                     control.stop();
                                 }
                             });

@@ -103,6 +103,12 @@ impl<S: Split> SourceControl<S> {
         self.ask(Command::Compact(since));
     }
 
+    /// Writes all that a restart needs to the log now, and not only now and then: what is asked for
+    /// right before an end makes the next start read little.
+    pub fn snapshot(&self) {
+        self.ask(Command::Snapshot);
+    }
+
     /// Asks for something.
     ///
     /// When very many commands wait already, the last of them is replaced: nobody passes them on, or

@@ -37,6 +37,14 @@ pub trait SplitDiscovery<S: Split>: 'static {
 
     /// The next answer, if there is one.
     fn poll(&mut self) -> Option<DiscoveryEvent<S>>;
+
+    /// Hears up to where `split` is bound: a binding that ends there, or that its reading starts there,
+    /// is durable.
+    ///
+    /// Nothing has to be done about it, which is the default; it is for who tells others how far the
+    /// source is. When the log is open, this is called for all that is in it. What is given again in a
+    /// replay is not bound again.
+    fn bound(&mut self, _split: &S, _position: &S::Position) {}
 }
 
 impl<S: Split> SplitDiscovery<S> for Box<dyn SplitDiscovery<S>> {
@@ -46,6 +54,10 @@ impl<S: Split> SplitDiscovery<S> for Box<dyn SplitDiscovery<S>> {
 
     fn poll(&mut self) -> Option<DiscoveryEvent<S>> {
         (**self).poll()
+    }
+
+    fn bound(&mut self, split: &S, position: &S::Position) {
+        (**self).bound(split, position);
     }
 }
 
@@ -109,6 +121,8 @@ pub enum DiscoveryEvent<S: Split> {
         split: S,
         /// Where its reading starts.
         start: S::Position,
+        /// The rule that says so, in words for a person.
+        rule: String,
     },
     /// Which of the ranges of a check cannot be read any more.
     Checked {

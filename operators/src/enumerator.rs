@@ -97,6 +97,7 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
         health: health_port,
         alarm,
         options: options.clone(),
+        bound_before: None,
     });
     builder.build(move |capabilities| {
         let mut capabilities = capabilities.into_iter();
@@ -149,13 +150,23 @@ struct EnumeratorOperator<T: SourceTime, S: Split> {
     health: ItemPort<T, Health>,
     alarm: Alarm,
     options: SourceOptions<T, S>,
+    /// The last tick that an earlier run bound.
+    bound_before: Option<Tick>,
 }
 
 impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
     fn hear_log(&mut self, now: Duration) {
         while let Some(event) = self.log.poll() {
             match event {
-                LogEvent::Opened(restored) => self.coordinator.handle_restored(*restored, now),
+                LogEvent::Opened(restored) => {
+                    if let Ok(restored) = &*restored {
+                        self.bound_before = restored.bound();
+                        for (split, position) in restored.positions() {
+                            self.discovery.bound(split, position);
+                        }
+                    }
+                    self.coordinator.handle_restored(*restored, now);
+                }
                 LogEvent::Past(bindings) => self.coordinator.handle_past(bindings, now),
                 LogEvent::Appended => self.coordinator.handle_appended(now),
                 LogEvent::Failed(error) => self.say(Health::new(
@@ -211,6 +222,12 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                 Intention::Open(tick) => self.downgrade(tick),
                 Intention::AskPast => self.log.ask_past(),
                 Intention::Publish { binding, next } => {
+                    // A tick that is given again was bound before.
+                    if Some(binding.tick) > self.bound_before {
+                        for range in &binding.ranges {
+                            self.discovery.bound(&range.split, &range.to);
+                        }
+                    }
                     let time = (self.options.time.time_of)(binding.tick);
                     self.bindings.give(Some(&time), binding);
                     if let Some(tick) = next {
@@ -218,7 +235,13 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                     }
                 }
                 Intention::Tell(SourceEvent::Health(health)) => self.say(health),
-                Intention::Tell(event) => self.options.observer.hear(&event),
+                Intention::Tell(event) => {
+                    // It is told when it is durable.
+                    if let SourceEvent::SplitResolved { split, start, .. } = &event {
+                        self.discovery.bound(split, start);
+                    }
+                    self.options.observer.hear(&event);
+                }
             }
         }
         if self.coordinator.ended() {

@@ -36,6 +36,8 @@ pub enum SourceEvent<S: Split> {
         split: S,
         /// The position of the first record to read.
         start: S::Position,
+        /// The rule that says so, in words.
+        rule: String,
     },
     /// The assignor has run, and splits move.
     Planned {

@@ -222,6 +222,8 @@ pub enum Command<S: Split> {
     ShowPlan,
     /// Let the log drop what only ticks up to and with this one need.
     Compact(Tick),
+    /// Write all that a restart needs to the log now, so that less has to be read at the next start.
+    Snapshot,
 }
 
 /// Why a split was released.

@@ -196,6 +196,7 @@ impl SplitDiscovery<Letter> for Discovery {
                 request,
                 split,
                 start: 0,
+                rule: "earliest".to_owned(),
             },
         });
         self.waker.wake();

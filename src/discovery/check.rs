@@ -6,7 +6,7 @@ use timely_splits::binding::SplitRange;
 use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::epoch::RequestId;
 
-use super::inbox::WantedStart;
+use super::inbox::{WantedStart, Wanting};
 use crate::model::{KafkaSplit, Offset, StartAt};
 
 /// A check of ranges, each by two questions: where its partition begins, and where it ends.
@@ -44,7 +44,7 @@ impl RangeCheck {
         let wanted = WantedStart {
             request: self.last,
             split: range.split.clone(),
-            rule: Some(rule),
+            rule: Wanting::Given(rule.clone()),
         };
         self.asked.insert(self.last, (rule, range));
         wanted
@@ -116,7 +116,7 @@ mod tests {
         while let Some(question) = next {
             assert!(!check.is_over());
             let at = match question.rule {
-                Some(StartAt::Earliest) => first,
+                Wanting::Given(StartAt::Earliest) => first,
                 _ => end,
             };
             next = check

@@ -75,7 +75,7 @@ mod tests {
         let id = KafkaClusterId("x".to_owned());
         assert_eq!(claims.claim(&cluster("old"), &old, &id), None);
 
-        old.close();
+        old.end();
         claims.release(&cluster("old"), &old);
         assert_eq!(claims.claim(&cluster("old"), &old, &id), None);
 

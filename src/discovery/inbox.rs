@@ -2,19 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 
-use crate::model::{ClientProperties, KafkaSplit, StartAt, TopicName};
+use crate::model::{ClientProperties, KafkaPosition, KafkaSplit, StartAt, StartRules, TopicName};
+
+/// For how long the control thread of a cluster that is not listed any more waits for positions: its
+/// splits are released then, and what was read of them last is bound at the end of the tick.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Up to where splits are bound.
+///
+/// Bounded by the splits of the cluster: a later position replaces an earlier one.
+pub(super) type Bound = BTreeMap<KafkaSplit, KafkaPosition>;
 
 /// What to look for in one cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// The metadata epoch that says so.
     pub(super) epoch: MetadataEpoch,
-    /// The topics, and where reading them starts.
-    pub(super) topics: BTreeMap<TopicName, StartAt>,
+    /// The topics, and where reading them starts as far as the metadata says it.
+    pub(super) topics: BTreeMap<TopicName, StartRules>,
     /// How the cluster is reached, with references to secrets.
     pub(super) properties: ClientProperties,
 }
@@ -31,8 +40,18 @@ impl Target {
 pub(super) struct WantedStart {
     pub(super) request: RequestId,
     pub(super) split: KafkaSplit,
-    /// The rule; `None` is that of its topic.
-    pub(super) rule: Option<StartAt>,
+    pub(super) rule: Wanting,
+}
+
+/// By which rule the start of a split is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanting {
+    /// That of its topic.
+    OfTopic,
+    /// That of its topic for partitions that were added to it.
+    OfNewPartitions,
+    /// This one.
+    Given(StartAt),
 }
 
 /// What was left since the inbox was last looked into.
@@ -49,7 +68,12 @@ pub(super) struct Post {
 #[derive(Debug, Default)]
 struct State {
     post: Post,
+    /// What is to be committed.
+    bound: Bound,
     closed: bool,
+    /// When a thread whose inbox is closed commits what is bound by then; `None` if nothing more is
+    /// bound.
+    lingers_until: Option<Instant>,
 }
 
 /// Where the timely thread leaves what a control thread is to do.
@@ -74,24 +98,84 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Ends the control thread: what it still says is not heard.
-    pub(super) fn close(&self) {
-        self.lock().closed = true;
+    /// Notes up to where `split` is bound.
+    pub(super) fn post_bound(&self, split: &KafkaSplit, position: KafkaPosition) {
+        let mut state = self.lock();
+        // A thread that waits knows when the next commit is due, but not that there is one.
+        if state.bound.is_empty() {
+            self.changed.notify_one();
+        }
+        match state.bound.get_mut(split) {
+            Some(before) => *before = position,
+            None => {
+                state.bound.insert(split.clone(), position);
+            }
+        }
+    }
+
+    /// Takes what is to be committed.
+    pub(super) fn take_bound(&self) -> Bound {
+        std::mem::take(&mut self.lock().bound)
+    }
+
+    /// Gives back what could not be committed, unless there is something later.
+    pub(super) fn give_back(&self, bound: Bound) {
+        let mut state = self.lock();
+        for (split, position) in bound {
+            state.bound.entry(split).or_insert(position);
+        }
+    }
+
+    /// Ends the control thread, which commits what is bound for some time yet.
+    pub(super) fn retire(&self) {
+        self.close(Some(Instant::now() + LINGER));
+    }
+
+    /// Ends the control thread: nothing more is bound.
+    pub(super) fn end(&self) {
+        self.close(None);
+    }
+
+    fn close(&self, lingers_until: Option<Instant>) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.lingers_until = lingers_until;
         self.changed.notify_one();
+    }
+
+    /// Waits until nothing more is bound, in a closed inbox, and takes what is left to commit.
+    pub(super) fn take_last(&self) -> Bound {
+        let mut state = self.lock();
+        while let Some(until) = state.lingers_until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        std::mem::take(&mut state.bound)
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// Takes what was left, as soon as there is something or it is `until`; `None` when closed.
-    pub(super) fn take(&self, until: Option<Instant>) -> Option<Post> {
+    /// Takes what was left, as soon as there is something or it is `until`, or `commit_from` and
+    /// there is something to commit; `None` when closed.
+    pub(super) fn take(
+        &self,
+        until: Option<Instant>,
+        commit_from: Option<Instant>,
+    ) -> Option<Post> {
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
             }
             let now = Instant::now();
+            let commit_from = commit_from.filter(|_| !state.bound.is_empty());
+            let until = [until, commit_from].into_iter().flatten().min();
             let empty = state.post.target.is_none() && state.post.starts.is_empty();
             if !empty || until.is_some_and(|until| until <= now) {
                 return Some(std::mem::take(&mut state.post));

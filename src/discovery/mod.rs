@@ -8,6 +8,8 @@
 //! - [`Inbox`]: what a control thread is to do; a newer target replaces an older one.
 //! - [`Asker`]: the control thread of one cluster, which describes topics in rounds.
 //! - [`Starts`](starts::Starts): splits whose start is being looked up.
+//! - [`Commits`](commits::Commits): positions that the cluster is told, for people and tools.
+//! - [`resolve`](resolve::resolve): makes offsets of rules.
 //! - [`Findings`](findings::Findings): what a cluster has said, reported under each metadata epoch.
 //! - [`Claims`]: which cluster name has which Kafka cluster.
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
@@ -15,9 +17,11 @@
 mod asker;
 mod check;
 mod claims;
+mod commits;
 mod findings;
 mod inbox;
 mod outlet;
+mod resolve;
 mod starts;
 mod streams;
 #[cfg(test)]
@@ -36,12 +40,16 @@ use timely_splits::health::{FailureKind, Health, HealthStatus};
 use self::asker::{AskOptions, Asker};
 use self::check::RangeCheck;
 use self::claims::Claims;
-use self::inbox::{Inbox, Target, WantedStart};
+pub use self::commits::CommitOffsets;
+pub(crate) use self::commits::Committing;
+use self::inbox::{Inbox, Target, WantedStart, Wanting};
 use self::outlet::Outlet;
 use self::streams::SubscribedStreams;
 use crate::metadata::thread::{MetadataOptions, MetadataThread};
 use crate::metadata::{MetadataService, Subscription};
-use crate::model::{ClientProperties, ClusterId, KafkaSplit, StartAt, StreamsMetadata};
+use crate::model::{
+    ClientProperties, ClusterId, KafkaPosition, KafkaSplit, StartRules, StreamsMetadata,
+};
 
 /// The most events that wait to be polled; a control thread that has more to say waits.
 const EVENTS_MAX: usize = 1_024;
@@ -50,7 +58,7 @@ const EVENTS_MAX: usize = 1_024;
 #[derive(Clone, Debug)]
 pub(crate) struct DiscoveryOptions {
     /// Where the reading of a partition starts whose stream does not say so.
-    pub(crate) start: StartAt,
+    pub(crate) starts: StartRules,
     /// How long after an answer a cluster is asked for its partitions again.
     pub(crate) interval: Duration,
     /// How long a cluster may take to answer one question.
@@ -59,16 +67,19 @@ pub(crate) struct DiscoveryOptions {
     pub(crate) properties: ClientProperties,
     /// How the metadata service is asked.
     pub(crate) metadata: MetadataOptions,
+    /// Whether positions are committed, and how.
+    pub(crate) committing: Option<Committing>,
 }
 
 impl Default for DiscoveryOptions {
     fn default() -> Self {
         Self {
-            start: StartAt::default(),
+            starts: StartRules::default(),
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(10),
             properties: ClientProperties::new(),
             metadata: MetadataOptions::default(),
+            committing: None,
         }
     }
 }
@@ -84,6 +95,9 @@ pub(crate) struct KafkaDiscovery {
     /// Ends the asking of the metadata service.
     _metadata: Option<MetadataThread>,
     clusters: BTreeMap<ClusterId, Arc<Inbox>>,
+    /// Of clusters that are not listed, or not yet: positions of theirs wait there, if they are to be
+    /// committed, for the control thread that ends or the one to come.
+    absent: BTreeMap<ClusterId, Arc<Inbox>>,
     claims: Arc<Claims>,
     /// The check under way, if there is one.
     check: Option<RangeCheck>,
@@ -118,6 +132,7 @@ impl KafkaDiscovery {
             own,
             _metadata: metadata,
             clusters: BTreeMap::new(),
+            absent: BTreeMap::new(),
             claims: Arc::default(),
             check: None,
             outlet,
@@ -131,8 +146,13 @@ impl KafkaDiscovery {
         self.clusters.retain(|cluster, inbox| {
             let listed = topics.contains_key(cluster) && metadata.clusters.contains_key(cluster);
             if !listed {
-                inbox.close();
                 self.claims.release(cluster, inbox);
+                if self.options.committing.is_some() {
+                    inbox.retire();
+                    self.absent.insert(cluster.clone(), Arc::clone(inbox));
+                } else {
+                    inbox.end();
+                }
             }
             listed
         });
@@ -141,8 +161,8 @@ impl KafkaDiscovery {
                 continue;
             };
             let starts = names.into_iter().map(|topic| {
-                let start = metadata.start(cluster, topic);
-                (topic.clone(), start.unwrap_or(self.options.start))
+                let said = metadata.starts(cluster, topic);
+                (topic.clone(), said.or(&self.options.starts))
             });
             let target = Target {
                 epoch,
@@ -175,9 +195,16 @@ impl KafkaDiscovery {
             return Arc::clone(inbox);
         }
         let inbox = Arc::new(Inbox::default());
+        if let Some(absent) = self.absent.remove(cluster) {
+            // A commit of the thread that ends may be under way yet: then an earlier position can
+            // overwrite a later one, until the split moves on.
+            inbox.give_back(absent.take_bound());
+            absent.end();
+        }
         let options = AskOptions {
             interval: self.options.interval,
             timeout: self.options.timeout,
+            committing: self.options.committing.clone(),
         };
         let started = Asker::start(
             cluster.clone(),
@@ -218,9 +245,10 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
             } => self.ask(WantedStart {
                 request,
                 split,
-                // A partition that was added to a known topic begins where it begins: what was written
-                // between its creation and its discovery must not be lost.
-                rule: sibling.then_some(StartAt::Earliest),
+                rule: match sibling {
+                    true => Wanting::OfNewPartitions,
+                    false => Wanting::OfTopic,
+                },
             }),
             DiscoveryRequest::Check { request, ranges } => {
                 let (check, questions) = RangeCheck::new(request, ranges);
@@ -231,6 +259,18 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
                 self.end_check();
             }
         }
+    }
+
+    fn bound(&mut self, split: &KafkaSplit, position: &KafkaPosition) {
+        if self.options.committing.is_none() {
+            return;
+        }
+        if let Some(inbox) = self.clusters.get(&split.cluster) {
+            inbox.post_bound(split, *position);
+            return;
+        }
+        let inbox = self.absent.entry(split.cluster.clone()).or_default();
+        inbox.post_bound(split, *position);
     }
 
     fn poll(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {
@@ -255,8 +295,8 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
 
 impl Drop for KafkaDiscovery {
     fn drop(&mut self) {
-        for inbox in self.clusters.values() {
-            inbox.close();
+        for inbox in self.clusters.values().chain(self.absent.values()) {
+            inbox.end();
         }
     }
 }

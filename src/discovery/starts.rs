@@ -1,10 +1,11 @@
 //! Splits whose start is being looked up.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use timely_splits::epoch::RequestId;
 
+use super::resolve::Question;
 use crate::model::{KafkaSplit, StartAt};
 
 /// The most splits that are looked up in one call.
@@ -40,7 +41,9 @@ impl Backoff {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
     request: RequestId,
-    start: StartAt,
+    rule: StartAt,
+    /// When it was first wanted by this rule.
+    since: SystemTime,
     due: Instant,
     backoff: Backoff,
 }
@@ -53,17 +56,22 @@ pub(super) struct Starts(BTreeMap<KafkaSplit, Wanted>);
 
 impl Starts {
     /// Looks `split` up from `now` on. A later request for it replaces an earlier one.
+    ///
+    /// A rule that counts from the present counts from the first request: while a cluster is down, what
+    /// it says does not move on.
     pub(super) fn want(
         &mut self,
         request: RequestId,
         split: KafkaSplit,
-        start: StartAt,
-        now: Instant,
+        rule: StartAt,
+        now: (Instant, SystemTime),
     ) {
+        let before = self.0.get(&split).filter(|before| before.rule == rule);
         let wanted = Wanted {
             request,
-            start,
-            due: now,
+            rule,
+            since: before.map_or(now.1, |before| before.since),
+            due: now.0,
             backoff: Backoff::new(),
         };
         self.0.insert(split, wanted);
@@ -83,16 +91,27 @@ impl Starts {
         self.0.values().map(|wanted| wanted.due).min()
     }
 
-    /// Splits to ask for in one call, all by the same rule.
-    pub(super) fn batch(&self, now: Instant) -> Option<(StartAt, Vec<KafkaSplit>)> {
-        let due = || self.0.iter().filter(|(_, wanted)| wanted.due <= now);
-        let (_, Wanted { start, .. }) = due().next()?;
-        let batch = due()
-            .filter(|(_, wanted)| wanted.start == *start)
-            .take(BATCH_MAX)
-            .map(|(split, _)| split.clone())
-            .collect();
-        Some((*start, batch))
+    /// Splits to ask for in one call, no two of them generations of one partition.
+    pub(super) fn batch(&self, now: Instant) -> Vec<(KafkaSplit, Question)> {
+        let mut batch: Vec<(KafkaSplit, Question)> = Vec::new();
+        for (split, wanted) in self.0.iter().filter(|(_, wanted)| wanted.due <= now) {
+            let partition = (split.topic.clone(), split.partition);
+            // Generations of one partition follow each other in the map.
+            let last = batch.last();
+            if last.is_some_and(|(_, question)| question.partition == partition) {
+                continue;
+            }
+            let question = Question {
+                partition,
+                rule: wanted.rule.clone(),
+                wanted: wanted.since,
+            };
+            batch.push((split.clone(), question));
+            if batch.len() == BATCH_MAX {
+                break;
+            }
+        }
+        batch
     }
 
     /// The request for `split`, which is answered.
@@ -110,8 +129,10 @@ impl Starts {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
-    use crate::model::{ClusterId, Partition, TopicName};
+    use crate::model::{ClusterId, Generation, Partition, TopicName};
 
     fn split(partition: i32) -> KafkaSplit {
         KafkaSplit::new(
@@ -122,44 +143,69 @@ mod tests {
     }
 
     #[test]
-    fn splits_of_one_rule_are_asked_for_together() {
+    fn splits_are_asked_for_together_whatever_their_rules() {
         let mut starts = Starts::default();
         let now = Instant::now();
         for partition in 0..1_200 {
-            starts.want(RequestId(1), split(partition), StartAt::Latest, now);
+            let rule = match partition % 2 {
+                0 => StartAt::Latest,
+                _ => StartAt::Earliest,
+            };
+            starts.want(RequestId(1), split(partition), rule, (now, UNIX_EPOCH));
         }
-        starts.want(RequestId(2), split(1_200), StartAt::Earliest, now);
+        let other = KafkaSplit {
+            generation: Generation(1),
+            ..split(1_199)
+        };
+        starts.want(RequestId(2), other, StartAt::Latest, (now, UNIX_EPOCH));
 
         let mut sizes = Vec::new();
-        while let Some((start, batch)) = starts.batch(now) {
-            sizes.push((start, batch.len()));
-            for split in batch {
+        loop {
+            let batch = starts.batch(now);
+            if batch.is_empty() {
+                break;
+            }
+            sizes.push(batch.len());
+            for (split, _) in batch {
                 starts.answered(&split).unwrap();
             }
         }
 
-        assert_eq!(
-            sizes,
-            [
-                (StartAt::Latest, 1_000),
-                (StartAt::Latest, 200),
-                (StartAt::Earliest, 1)
-            ]
-        );
+        assert_eq!(sizes, [1_000, 200, 1]);
         assert!(starts.is_empty());
+    }
+
+    /// While a cluster was down for longer than a rule looks back, records were lost that were there when
+    /// the split was found.
+    #[test]
+    fn a_rule_that_counts_from_the_present_counts_from_the_first_request() {
+        let mut starts = Starts::default();
+        let (now, first) = (Instant::now(), UNIX_EPOCH + Duration::from_secs(1));
+        let later = first + Duration::from_secs(3_600);
+        let rule = StartAt::BeforeNow(Duration::from_secs(60));
+
+        starts.want(RequestId(1), split(0), rule.clone(), (now, first));
+        starts.failed(&split(0), now);
+        starts.want(RequestId(2), split(0), rule, (now, later));
+        let again = starts.batch(now);
+        starts.want(RequestId(3), split(0), StartAt::Latest, (now, later));
+        let other = starts.batch(now);
+
+        assert_eq!(again[0].1.wanted, first);
+        assert_eq!(other[0].1.wanted, later);
     }
 
     #[test]
     fn a_split_that_was_not_answered_is_asked_for_ever_later_and_never_given_up() {
         let mut starts = Starts::default();
         let mut now = Instant::now();
-        starts.want(RequestId(1), split(0), StartAt::Latest, now);
+        starts.want(RequestId(1), split(0), StartAt::Latest, (now, UNIX_EPOCH));
 
         let mut waits = Vec::new();
         for _ in 0..9 {
             starts.failed(&split(0), now);
             let due = starts.due().unwrap();
-            assert_eq!(starts.batch(now), None);
+            assert_eq!(starts.batch(now), []);
             waits.push(due.duration_since(now).as_millis());
             now = due;
         }
@@ -168,6 +214,6 @@ mod tests {
             waits,
             [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000]
         );
-        assert!(starts.batch(now).is_some());
+        assert_eq!(starts.batch(now).len(), 1);
     }
 }

@@ -5,6 +5,8 @@
 //! 3. [What the frontier promises](_3_frontier)
 //! 4. [When something goes wrong](_4_errors)
 //! 5. [How what is stored is exact](_5_exactly_once)
+//! 6. [Where reading starts](_6_starting)
+//! 7. [What people see in Kafka's tools](_7_kafkas_tools)
 
 #[doc = include_str!("getting_started.md")]
 pub mod _1_getting_started {}
@@ -20,3 +22,9 @@ pub mod _4_errors {}
 
 #[doc = include_str!("exactly_once.md")]
 pub mod _5_exactly_once {}
+
+#[doc = include_str!("starting.md")]
+pub mod _6_starting {}
+
+#[doc = include_str!("kafkas_tools.md")]
+pub mod _7_kafkas_tools {}

@@ -4,15 +4,16 @@ mod name;
 mod position;
 mod properties;
 mod split;
+mod start;
 mod stored;
+mod stored_starts;
 mod stream;
 pub(crate) mod words;
 
-pub use self::name::{ClusterId, NameError, StreamId, TopicName};
+pub use self::name::{ClusterId, GroupId, NameError, StreamId, TopicName};
 pub use self::position::{KafkaPosition, LeaderEpoch, Offset};
 pub use self::properties::ClientProperties;
 pub(crate) use self::properties::is_secret;
 pub use self::split::{Generation, KafkaClusterId, KafkaIdentity, KafkaSplit, Partition, TopicId};
-pub use self::stream::{
-    ClusterMetadata, KafkaStream, StartAt, StopAt, StreamTopics, StreamsMetadata,
-};
+pub use self::start::{StartAt, StartRules};
+pub use self::stream::{ClusterMetadata, KafkaStream, StopAt, StreamTopics, StreamsMetadata};

@@ -41,6 +41,12 @@ pub enum NameError {
         /// The first character that is not allowed.
         character: char,
     },
+    /// The text has a NUL character, which cannot be handed to librdkafka.
+    #[error("{kind} name has a NUL character; expected text without it")]
+    Nul {
+        /// What was to be named.
+        kind: &'static str,
+    },
     /// The text is one of the two names that Kafka keeps for itself.
     #[error("{kind} '{name}' is not allowed by Kafka; expected a name other than '.' and '..'")]
     Dots {
@@ -49,6 +55,57 @@ pub enum NameError {
         /// The text.
         name: String,
     },
+}
+
+/// The name of a consumer group.
+///
+/// Kafka takes any text but an empty one; librdkafka takes none with a NUL character.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GroupId(Arc<str>);
+
+impl GroupId {
+    /// A name, if `name` can be one.
+    ///
+    /// # Errors
+    ///
+    /// If `name` is empty or has a NUL character.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        let kind = "group";
+        if name.is_empty() {
+            return Err(NameError::Empty { kind });
+        }
+        if name.contains('\0') {
+            return Err(NameError::Nul { kind });
+        }
+        Ok(Self(Arc::from(name)))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for GroupId {
+    type Error = NameError;
+
+    fn try_from(name: String) -> Result<Self, NameError> {
+        Self::new(&name)
+    }
+}
+
+impl From<GroupId> for String {
+    fn from(name: GroupId) -> Self {
+        Self::from(&*name.0)
+    }
+}
+
+impl Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// The longest topic name, in characters: Kafka's own limit (`Topic.MAX_NAME_LENGTH`).

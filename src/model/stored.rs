@@ -8,6 +8,7 @@ use prost::Message;
 use timely_splits::log::{Stored, StoredError};
 
 use super::properties::is_showable;
+use super::stored_starts::{StartsMessage, TopicStartsMessage, restore_starts, starts_message};
 use super::{
     ClientProperties, ClusterId, ClusterMetadata, Generation, KafkaClusterId, KafkaIdentity,
     KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, Partition, StartAt,
@@ -73,6 +74,8 @@ struct StreamMessage {
     name: String,
     #[prost(message, repeated, tag = "2")]
     clusters: Vec<TopicsMessage>,
+    #[prost(message, optional, tag = "3")]
+    starts: Option<StartsMessage>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -81,12 +84,16 @@ struct TopicsMessage {
     cluster: String,
     #[prost(string, repeated, tag = "2")]
     topics: Vec<String>,
-    /// 1: earliest, 2: latest.
+    /// 1: earliest, 2: latest. Versions wrote it that knew these two; [`StartsMessage`] has them too.
     #[prost(uint32, optional, tag = "3")]
     start: Option<u32>,
     /// 1: never.
     #[prost(uint32, optional, tag = "4")]
     stop: Option<u32>,
+    #[prost(message, optional, tag = "5")]
+    starts: Option<StartsMessage>,
+    #[prost(message, repeated, tag = "6")]
+    topic_starts: Vec<TopicStartsMessage>,
 }
 
 fn decode<M: Message + Default>(what: &'static str, bytes: &[u8]) -> Result<M, StoredError> {
@@ -184,6 +191,7 @@ impl Stored for StreamsMetadata {
             .map(|(stream, described)| StreamMessage {
                 name: stream.to_string(),
                 clusters: described.clusters.iter().map(topics_message).collect(),
+                starts: starts_message(&described.starts),
             });
         MetadataMessage {
             clusters: clusters.collect(),
@@ -205,7 +213,7 @@ impl Stored for StreamsMetadata {
             metadata.clusters.insert(id, ClusterMetadata { properties });
         }
         for stream in message.streams {
-            let mut described = KafkaStream::new();
+            let mut described = KafkaStream::new().with_starts(restore_starts(stream.starts)?);
             for read in stream.clusters {
                 let id = name(WHAT, ClusterId::new(&read.cluster))?;
                 described.clusters.insert(id, restore_topics(read)?);
@@ -221,13 +229,19 @@ fn topics_message((cluster, read): (&ClusterId, &StreamTopics)) -> TopicsMessage
     TopicsMessage {
         cluster: cluster.to_string(),
         topics: read.topics.iter().map(ToString::to_string).collect(),
-        start: read.start.map(|start| match start {
-            StartAt::Earliest => 1,
-            StartAt::Latest => 2,
-        }),
+        start: None,
         stop: read.stop.map(|stop| match stop {
             StopAt::Never => 1,
         }),
+        starts: starts_message(&read.starts),
+        topic_starts: (read.topic_starts.iter())
+            .filter_map(|(topic, starts)| {
+                Some(TopicStartsMessage {
+                    topic: topic.to_string(),
+                    starts: Some(starts_message(starts)?),
+                })
+            })
+            .collect(),
     }
 }
 
@@ -241,14 +255,21 @@ fn restore_topics(message: TopicsMessage) -> Result<StreamTopics, StoredError> {
         let words = format!("rule {rule} is not known: use the version that wrote it");
         Err(StoredError::new(WHAT, words))
     };
+    let mut starts = restore_starts(message.starts)?;
+    match message.start {
+        None => {}
+        Some(1) => starts.start = Some(StartAt::Earliest),
+        Some(2) => starts.start = Some(StartAt::Latest),
+        Some(rule) => return unknown(rule),
+    }
+    let topic_starts = message.topic_starts.into_iter().map(|of_topic| {
+        let topic = name(WHAT, TopicName::new(&of_topic.topic))?;
+        Ok((topic, restore_starts(of_topic.starts)?))
+    });
     Ok(StreamTopics {
         topics,
-        start: match message.start {
-            None => None,
-            Some(1) => Some(StartAt::Earliest),
-            Some(2) => Some(StartAt::Latest),
-            Some(rule) => return unknown(rule),
-        },
+        starts,
+        topic_starts: topic_starts.collect::<Result<_, _>>()?,
         stop: match message.stop {
             None => None,
             Some(1) => Some(StopAt::Never),
@@ -260,6 +281,7 @@ fn restore_topics(message: TopicsMessage) -> Result<StreamTopics, StoredError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::StartRules;
 
     #[test]
     fn what_is_stored_is_restored() {
@@ -277,7 +299,12 @@ mod tests {
             .with_topics("east", ["orders", "retry"])
             .unwrap()
             .with_start("east", StartAt::Latest)
-            .unwrap();
+            .and_then(|stream| stream.with_topic_start("east", "retry", StartAt::Earliest))
+            .unwrap()
+            .with_starts(StartRules {
+                start: Some(StartAt::BeforeEnd { records: 3 }),
+                new_partitions: Some(StartAt::Latest),
+            });
         let metadata = StreamsMetadata::new()
             .with_cluster("east", properties)
             .unwrap()
@@ -296,6 +323,24 @@ mod tests {
         assert_eq!(KafkaIdentity::restore(&identity.store()), Ok(identity));
         let unknown = KafkaIdentity::default();
         assert_eq!(KafkaIdentity::restore(&unknown.store()), Ok(unknown));
+    }
+
+    /// Builds that knew two rules wrote a number for each.
+    #[test]
+    fn rules_as_numbers_are_still_read() {
+        let read = |start| {
+            let message = TopicsMessage {
+                cluster: "east".to_owned(),
+                topics: vec!["orders".to_owned()],
+                start: Some(start),
+                ..TopicsMessage::default()
+            };
+            restore_topics(message).map(|read| read.starts.start)
+        };
+
+        assert_eq!(read(1), Ok(Some(StartAt::Earliest)));
+        assert_eq!(read(2), Ok(Some(StartAt::Latest)));
+        assert!(read(3).is_err());
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use timely_splits::split::Metadata;
 
-use super::{ClientProperties, ClusterId, KafkaSplit, NameError, StreamId, TopicName};
+use super::{
+    ClientProperties, ClusterId, KafkaSplit, NameError, StartAt, StartRules, StreamId, TopicName,
+};
 
 /// All that a metadata service says at one time.
 ///
@@ -33,6 +35,8 @@ pub struct ClusterMetadata {
 pub struct KafkaStream {
     /// What the stream reads of each cluster.
     pub clusters: BTreeMap<ClusterId, StreamTopics>,
+    /// Where reading starts in clusters that do not say it.
+    pub starts: StartRules,
 }
 
 /// What a stream reads of one cluster.
@@ -40,23 +44,12 @@ pub struct KafkaStream {
 pub struct StreamTopics {
     /// The topics.
     pub topics: BTreeSet<TopicName>,
-    /// Where reading starts; `None` leaves it to the source.
-    pub start: Option<StartAt>,
+    /// Where reading starts in topics that do not say it.
+    pub starts: StartRules,
+    /// Where reading starts in topics that say it, all of which are among `topics`.
+    pub topic_starts: BTreeMap<TopicName, StartRules>,
     /// Where reading stops; `None` leaves it to the source.
     pub stop: Option<StopAt>,
-}
-
-/// Where the reading of a partition starts that was never read before.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[non_exhaustive]
-pub enum StartAt {
-    /// At the first record that the broker still holds.
-    #[default]
-    Earliest,
-    /// After the last record that is there when the partition is found.
-    Latest,
 }
 
 /// Where the reading of a partition stops.
@@ -101,8 +94,33 @@ impl KafkaStream {
     /// If `cluster` cannot be the name of a cluster.
     pub fn with_start(mut self, cluster: &str, start: StartAt) -> Result<Self, NameError> {
         let read = self.clusters.entry(ClusterId::new(cluster)?).or_default();
-        read.start = Some(start);
+        read.starts.start = Some(start);
         Ok(self)
+    }
+
+    /// The same with the reading of `topic` of `cluster` starting at `start`. It is read too.
+    ///
+    /// # Errors
+    ///
+    /// If `cluster` or `topic` cannot be such a name.
+    pub fn with_topic_start(
+        mut self,
+        cluster: &str,
+        topic: &str,
+        start: StartAt,
+    ) -> Result<Self, NameError> {
+        let read = self.clusters.entry(ClusterId::new(cluster)?).or_default();
+        let topic = TopicName::new(topic)?;
+        read.topics.insert(topic.clone());
+        read.topic_starts.entry(topic).or_default().start = Some(start);
+        Ok(self)
+    }
+
+    /// The same with `starts` for clusters and topics that do not say where reading them starts.
+    #[must_use]
+    pub fn with_starts(mut self, starts: StartRules) -> Self {
+        self.starts = starts;
+        self
     }
 }
 
@@ -208,13 +226,71 @@ impl StreamsMetadata {
         topics
     }
 
-    /// The starting rule of a topic: that of the first stream, by name, that gives one.
+    /// The starting rules of a topic, each that of the nearest place which gives it: the topic, its
+    /// cluster, its stream. If several streams read the topic, the first by name that gives a rule
+    /// wins.
     #[must_use]
-    pub fn start(&self, cluster: &ClusterId, topic: &TopicName) -> Option<StartAt> {
-        self.streams
-            .values()
-            .filter_map(|stream| stream.clusters.get(cluster))
-            .filter(|read| read.topics.contains(topic))
-            .find_map(|read| read.start)
+    pub fn starts(&self, cluster: &ClusterId, topic: &TopicName) -> StartRules {
+        let streams = self.streams.values();
+        let read = streams.filter_map(|stream| Some((stream, stream.clusters.get(cluster)?)));
+        read.filter(|(_, read)| read.topics.contains(topic))
+            .map(|(stream, read)| {
+                let of_topic = read.topic_starts.get(topic).cloned().unwrap_or_default();
+                of_topic.or(&read.starts).or(&stream.starts)
+            })
+            .fold(StartRules::default(), |first, next| first.or(&next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream of two topics on two clusters, with a rule at each of three places.
+    fn metadata() -> StreamsMetadata {
+        let stream = KafkaStream::new()
+            .with_topics("east", ["orders", "retry"])
+            .and_then(|stream| stream.with_topics("west", ["orders"]))
+            .and_then(|stream| stream.with_start("east", StartAt::Latest))
+            .and_then(|stream| {
+                stream.with_topic_start("east", "retry", StartAt::BeforeEnd { records: 9 })
+            })
+            .unwrap()
+            .with_starts(StartRules {
+                start: Some(StartAt::Earliest),
+                new_partitions: Some(StartAt::Latest),
+            });
+        StreamsMetadata::new().with_stream("b", stream).unwrap()
+    }
+
+    #[test]
+    fn the_rule_of_the_nearest_place_wins() {
+        let metadata = metadata();
+        let start = |cluster, topic| {
+            let (cluster, topic) = (ClusterId::new(cluster), TopicName::new(topic));
+            metadata.starts(&cluster.unwrap(), &topic.unwrap())
+        };
+
+        assert_eq!(
+            start("east", "retry").start,
+            Some(StartAt::BeforeEnd { records: 9 })
+        );
+        assert_eq!(start("east", "orders").start, Some(StartAt::Latest));
+        assert_eq!(start("west", "orders").start, Some(StartAt::Earliest));
+        assert_eq!(start("east", "retry").new_partitions, Some(StartAt::Latest));
+        assert_eq!(start("west", "retry"), StartRules::default());
+    }
+
+    #[test]
+    fn of_several_streams_the_first_by_name_that_gives_a_rule_wins() {
+        let silent = KafkaStream::new().with_topics("east", ["orders"]).unwrap();
+        let metadata = metadata().with_stream("a", silent).unwrap();
+
+        let starts = metadata.starts(
+            &ClusterId::new("east").unwrap(),
+            &TopicName::new("orders").unwrap(),
+        );
+
+        assert_eq!(starts.start, Some(StartAt::Latest));
     }
 }

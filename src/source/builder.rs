@@ -10,12 +10,12 @@ use timely_splits::protocol::Configuration;
 use timely_splits::resume::Resume;
 
 use super::{EnumerationParts, KafkaSource};
-use crate::discovery::DiscoveryOptions;
+use crate::discovery::{CommitOffsets, DiscoveryOptions};
 use crate::fetcher::Settings as FetchSettings;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
 };
-use crate::model::{ClientProperties, KafkaSplit, StartAt};
+use crate::model::{ClientProperties, KafkaSplit, StartAt, StartRules};
 
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
@@ -57,6 +57,16 @@ pub enum BuildError {
         /// What the operating system reported.
         source: std::io::Error,
     },
+    /// Offsets are to be committed to a group that there cannot be.
+    #[error("source {name}: group {group:?} cannot have offsets; expected an id of {expected}")]
+    Group {
+        /// The source.
+        name: String,
+        /// The id of the group.
+        group: String,
+        /// What was expected.
+        expected: &'static str,
+    },
     /// A duration or a number is zero where that makes no sense.
     #[error("source {name}: {setting} is zero; expected {expected}")]
     Zero {
@@ -86,13 +96,14 @@ pub struct KafkaSourceBuilder {
 pub(crate) struct Settings {
     pub(super) name: String,
     pub(super) subscription: Subscription,
-    pub(super) start: StartAt,
+    pub(super) starts: StartRules,
     pub(super) properties: ClientProperties,
     pub(super) tick_interval: Duration,
     pub(super) discovery_interval: Duration,
     pub(super) metadata: MetadataOptions,
     pub(super) memory: usize,
     pub(super) resume: Resume,
+    pub(super) commit_offsets: Option<CommitOffsets>,
 }
 
 impl Default for Settings {
@@ -100,13 +111,14 @@ impl Default for Settings {
         Self {
             name: "kafka".to_owned(),
             subscription: Subscription::streams::<&str>([]),
-            start: StartAt::default(),
+            starts: StartRules::default(),
             properties: ClientProperties::new(),
             tick_interval: Duration::from_millis(100),
             discovery_interval: Duration::from_secs(5),
             metadata: MetadataOptions::default(),
             memory: MEMORY,
             resume: Resume::Continue,
+            commit_offsets: None,
         }
     }
 }
@@ -114,7 +126,7 @@ impl Default for Settings {
 impl Settings {
     pub(super) fn discovery(&self) -> DiscoveryOptions {
         DiscoveryOptions {
-            start: self.start,
+            starts: self.starts.clone(),
             interval: self.discovery_interval,
             properties: self.fetching().control(&ClientProperties::new()),
             metadata: self.metadata.clone(),
@@ -153,13 +165,14 @@ impl Settings {
         let settings = [
             ("name", self.name.clone()),
             ("subscription", format!("{:?}", self.subscription)),
-            ("start", format!("{:?}", self.start)),
+            ("starts", format!("{:?}", self.starts)),
             ("tick_interval", format!("{:?}", self.tick_interval)),
             (
                 "discovery_interval",
                 format!("{:?}", self.discovery_interval),
             ),
             ("memory", format!("{} bytes", self.memory)),
+            ("commit_offsets", format!("{:?}", self.commit_offsets)),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value));
         settings.into_iter().chain(properties).collect()
@@ -204,7 +217,16 @@ impl KafkaSourceBuilder {
     /// [`StartAt::Earliest`]: nothing is lost between the creation of a topic and its discovery.
     #[must_use]
     pub fn start(mut self, start: StartAt) -> Self {
-        self.settings.start = start;
+        self.settings.starts.start = Some(start);
+        self
+    }
+
+    /// Where reading starts in partitions that are added to a known topic, where the metadata does not say
+    /// it. The default is [`StartAt::Earliest`], whatever [`start`](Self::start) says: what was written
+    /// between the creation of a partition and its discovery is not lost.
+    #[must_use]
+    pub fn new_partitions(mut self, start: StartAt) -> Self {
+        self.settings.starts.new_partitions = Some(start);
         self
     }
 
@@ -220,6 +242,16 @@ impl KafkaSourceBuilder {
     #[must_use]
     pub fn resume(mut self, resume: Resume) -> Self {
         self.settings.resume = resume;
+        self
+    }
+
+    /// Tells each cluster up to where it was read, for people and tools; off by default.
+    ///
+    /// What is committed never passes what is durable. A commit that fails is said in the health
+    /// stream, and stops nothing.
+    #[must_use]
+    pub fn commit_offsets(mut self, commit: CommitOffsets) -> Self {
+        self.settings.commit_offsets = Some(commit);
         self
     }
 
@@ -303,12 +335,27 @@ impl KafkaSourceBuilder {
                 "discovery_interval",
             ),
             (self.settings.memory == 0, "memory"),
+            (
+                (self.settings.commit_offsets.as_ref())
+                    .is_some_and(|commit| commit.interval().is_zero()),
+                "commit_offsets",
+            ),
         ];
         if let Some((_, setting)) = zeros.into_iter().find(|(zero, _)| *zero) {
             return Err(BuildError::Zero {
                 name: name(),
                 setting,
                 expected: "more than that",
+            });
+        }
+        if let Some(commit) = &self.settings.commit_offsets
+            && let Some(expected) = commit.mistake()
+        {
+            let group = commit.group().to_owned();
+            return Err(BuildError::Group {
+                name: name(),
+                group,
+                expected,
             });
         }
         let Some(service) = self.metadata else {

@@ -3,10 +3,13 @@
 mod builder;
 mod story;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use crossbeam_channel::{Receiver, bounded};
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
 use timely_splits::assignor::Assignor;
 use timely_splits::binding::{Binding, SplitError};
@@ -32,11 +35,14 @@ pub type LocalLog = timely_splits::log::LocalLog<KafkaSplit>;
 pub type ObjectLog = timely_splits::log::ObjectLog<KafkaSplit>;
 
 pub use self::builder::{BuildError, KafkaSourceBuilder};
-use crate::discovery::KafkaDiscovery;
+use crate::discovery::{Committing, KafkaDiscovery};
 use crate::fetcher::{ClientPool, KafkaFetcher};
 use crate::metadata::MetadataService;
 use crate::model::{ClientProperties, KafkaSplit};
 use crate::records::RecordBatch;
+
+/// How long the last commits may take when a source is closed.
+const LAST_COMMITS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Reads Kafka streams, over all the clusters they live in.
 ///
@@ -90,6 +96,8 @@ struct Shared {
     observer: Option<Observer<KafkaSplit>>,
     /// Taken by worker 0.
     enumeration: Mutex<Option<EnumerationParts>>,
+    /// Disconnected when the last offsets are committed; there is one if any are.
+    committing: Mutex<Option<Receiver<Infallible>>>,
 }
 
 pub(crate) struct EnumerationParts {
@@ -173,6 +181,7 @@ impl KafkaSource {
                 control: SourceControl::new(),
                 observer: parts.observer.take(),
                 enumeration: Mutex::new(Some(parts)),
+                committing: Mutex::default(),
             }),
         })
     }
@@ -192,10 +201,18 @@ impl KafkaSource {
     }
 
     /// Closes the clients of this process, after its dataflow has ended, and waits for that for five
-    /// seconds at most; says how many did not close in time and were left open.
+    /// seconds at most; says how many did not close in time and were left open. Before that it waits,
+    /// for as long at most, until the last offsets are [committed](KafkaSourceBuilder::commit_offsets)
+    /// if any are.
     ///
     /// A source that is dropped closes its clients as well, but waits for nothing.
     pub fn close(self) -> usize {
+        let committing = self.shared.committing.lock();
+        let committing = committing.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(committing) = committing {
+            // Nothing is ever sent: it ends when the senders are gone, or too late.
+            committing.recv_timeout(LAST_COMMITS_WITHIN).ok();
+        }
         self.shared.pool.close()
     }
 
@@ -274,7 +291,20 @@ impl KafkaSource {
             .take()
             .expect("a source is read once; build another one for another dataflow");
         let settings = &self.shared.settings;
-        let (subscription, options) = (settings.subscription.clone(), settings.discovery());
+        let (subscription, mut options) = (settings.subscription.clone(), settings.discovery());
+        if let Some(offsets) = settings.commit_offsets.clone() {
+            let (under_way, ended) = bounded(0);
+            let mut committing = self
+                .shared
+                .committing
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *committing = Some(ended);
+            options.committing = Some(Committing {
+                offsets,
+                _under_way: under_way,
+            });
+        }
         Enumeration {
             discovery: Box::new(move |waker| {
                 let wake = Box::new(move || waker.wake());

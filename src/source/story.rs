@@ -29,8 +29,8 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             tracing::info!("metadata epoch {epoch}: {}", Streams(metadata));
         }
         SourceEvent::SplitFound { split } => tracing::debug!("split {split}: found"),
-        SourceEvent::SplitResolved { split, start } => {
-            tracing::debug!("split {split}: starts at {start}");
+        SourceEvent::SplitResolved { split, start, rule } => {
+            tracing::debug!("split {split}: starts at {start}, by the rule: {rule}");
         }
         SourceEvent::Planned {
             epoch,

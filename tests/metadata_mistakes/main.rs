@@ -8,6 +8,7 @@
 mod fields;
 mod hints;
 mod properties;
+mod starts;
 
 use std::time::{Duration, Instant};
 

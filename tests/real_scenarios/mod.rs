@@ -1,6 +1,9 @@
 //! Real Kafka as the clusters of a scenario, and the scenarios that need it.
 
 pub(crate) mod growth;
+pub(crate) mod offsets;
+pub(crate) mod replays;
+pub(crate) mod starts;
 pub(crate) mod undisturbed;
 
 use timely_kafka::model::ClientProperties;

@@ -6,10 +6,14 @@
 #![allow(clippy::unwrap_used, reason = "the whole program is a test")]
 
 mod changes;
+mod crashes;
 mod failures;
 mod frontiers;
+mod laws;
 mod losses;
 mod messages;
+mod offsets;
+mod relay;
 mod restarts;
 mod undisturbed;
 
@@ -29,10 +33,13 @@ fn main() {
     let trials = [
         shared(),
         changes::trials(),
+        crashes::trials(),
         failures::trials(),
         frontiers::trials(),
+        laws::trials(),
         losses::trials(),
         messages::trials(),
+        offsets::trials(),
         restarts::trials(),
         undisturbed::trials(),
     ];
@@ -41,7 +48,11 @@ fn main() {
 
 /// A world of two clusters.
 fn world() -> World<Embedded> {
-    World::new(Embedded::start(&["a", "b"]))
+    world_of(&["a", "b"])
+}
+
+fn world_of(clusters: &[&str]) -> World<Embedded> {
+    World::new(Embedded::start(clusters))
 }
 
 /// A test that runs once.

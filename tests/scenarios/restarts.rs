@@ -36,7 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn two_clusters() -> (World<Embedded>, Plan) {
+pub(crate) fn two_clusters() -> (World<Embedded>, Plan) {
     let world = world();
     for cluster in ["a", "b"] {
         let cluster = world.brokers.cluster(cluster);
@@ -201,9 +201,15 @@ fn killed(workers: usize) {
         );
     }
 
-    let before = bound(&folder);
+    assert_rest_comes(&world, &plan, written);
+}
+
+/// Asserts that one more run brings what the log does not bind of the first `written` records, each
+/// once.
+pub(crate) fn assert_rest_comes(world: &World<Embedded>, plan: &Plan, written: u64) {
+    let before = bound(plan.log.as_deref().unwrap());
     let rest = usize::try_from(written - before.values().sum::<u64>()).unwrap();
-    let run = world.run(&plan, Backend::Threads(3));
+    let run = world.run(plan, Backend::Threads(3));
     run.settle(rest);
     run.let_ticks_pass(100);
     run.end().with(|state| {
@@ -220,7 +226,7 @@ fn killed(workers: usize) {
 }
 
 /// The offset after the last bound record of each split, as the log on the disk says.
-fn bound(folder: &Path) -> BTreeMap<KafkaSplit, u64> {
+pub(crate) fn bound(folder: &Path) -> BTreeMap<KafkaSplit, u64> {
     let records = LocalLog::at(folder).read_all().unwrap();
     let mut bound = BTreeMap::new();
     for record in records {

@@ -25,6 +25,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::metadata::MetadataTopic;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::{Offset, TopicPartitionList};
 use tempfile::TempDir;
 
 pub(crate) use requests::Request;
@@ -133,6 +134,20 @@ impl RealKafka {
         });
     }
 
+    /// Deletes the records of a partition before an offset.
+    pub(crate) fn delete_records(&self, cluster: &str, topic: &str, partition: i32, before: i64) {
+        self.administer(cluster, |admin| {
+            let mut offsets = TopicPartitionList::new();
+            offsets
+                .add_partition_offset(topic, partition, Offset::Offset(before))
+                .expect("the offset is one");
+            let done = block_on(admin.delete_records(&offsets, &options()));
+            done.unwrap_or_else(|error| {
+                panic!("cluster {cluster}: deleting records of {topic}: {error}")
+            });
+        });
+    }
+
     /// Deletes a topic and waits until the cluster does not know it.
     pub(crate) fn delete_topic(&self, cluster: &str, topic: &str) {
         self.administer(cluster, |admin| {
@@ -156,6 +171,18 @@ impl RealKafka {
         partition: i32,
         values: impl IntoIterator<Item = V>,
     ) {
+        let records = values.into_iter().map(|value| (None, value));
+        self.produce_at(cluster, topic, partition, records);
+    }
+
+    /// The same with the record times of those that have one, in milliseconds since the epoch.
+    pub(crate) fn produce_at<V: AsRef<[u8]>>(
+        &self,
+        cluster: &str,
+        topic: &str,
+        partition: i32,
+        records: impl IntoIterator<Item = (Option<i64>, V)>,
+    ) {
         let mut clients = self.clients.lock().expect("no test panics with the lock");
         let clients = self.clients_of(&mut clients, cluster);
         let producer = clients.producer.get_or_insert_with(|| {
@@ -163,10 +190,11 @@ impl RealKafka {
                 .create_with_context(Deliveries::default())
                 .expect("the settings of the producer are valid")
         });
-        for value in values {
+        for (time, value) in records {
             let mut record = BaseRecord::<(), _>::to(topic)
                 .partition(partition)
                 .payload(value.as_ref());
+            record.timestamp = time;
             while let Err((error, again)) = producer.send(record) {
                 let full = RDKafkaErrorCode::QueueFull;
                 assert_eq!(

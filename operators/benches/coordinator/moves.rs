@@ -232,6 +232,7 @@ impl SplitDiscovery<Part> for Once {
                 request,
                 split,
                 start: 0,
+                rule: "earliest".to_owned(),
             },
         });
         self.waker.wake();

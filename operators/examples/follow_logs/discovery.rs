@@ -92,6 +92,7 @@ impl SplitDiscovery<LogFile> for FolderDiscovery {
                     request,
                     split,
                     start: 0,
+                    rule: "earliest".to_owned(),
                 });
             }
         }

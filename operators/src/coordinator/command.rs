@@ -47,6 +47,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.show_plan(now);
                 Ok(())
             }
+            Command::Snapshot if self.phase == Phase::Running => {
+                self.since_snapshot = 0;
+                self.to_append.push(LogRecord::Snapshot(self.snapshot()));
+                Ok(())
+            }
+            Command::Snapshot => {
+                let why = "can be written to the log as a whole only while it reads";
+                Err(("source".to_owned(), why.to_owned()))
+            }
             Command::Compact(since) => {
                 self.intentions.push_back(Intention::Compact(since));
                 Ok(())

@@ -340,10 +340,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.intentions.push_back(Intention::Ask(ask));
     }
 
-    pub(super) fn resolved(&mut self, request: RequestId, split: &S, start: S::Position) {
+    pub(super) fn resolved(
+        &mut self,
+        request: RequestId,
+        split: &S,
+        start: S::Position,
+        rule: String,
+    ) {
         match self.splits.get_mut(split) {
             Some(entry) if entry.ownership == Ownership::Resolving(request) => {
                 entry.ownership = Ownership::Recording(start.clone());
+                entry.rule = rule;
                 let (identity, paused) = (entry.identity.clone(), entry.paused);
                 self.to_append.push(LogRecord::Start {
                     split: split.clone(),
@@ -376,9 +383,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             next: start.clone(),
             since: now,
         };
+        let rule = std::mem::take(&mut entry.rule);
         self.bound.insert(split.clone(), start.clone());
         self.reconsider(&split, now);
-        self.tell(SourceEvent::SplitResolved { split, start });
+        self.tell(SourceEvent::SplitResolved { split, start, rule });
     }
 
     /// The binding of a tick is durable.

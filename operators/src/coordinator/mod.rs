@@ -423,7 +423,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 request,
                 split,
                 start,
-            } => self.resolved(request, &split, start),
+                rule,
+            } => self.resolved(request, &split, start, rule),
             DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
             DiscoveryEvent::Health(health) => self.tell(SourceEvent::Health(health)),
         }

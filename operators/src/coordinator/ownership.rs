@@ -33,6 +33,8 @@ pub(super) struct Entry<S: Split> {
     pub(super) paused: bool,
     /// Whether it appeared in a group whose other splits were known.
     pub(super) sibling: bool,
+    /// The rule by which its start was found, in words; empty unless the start is being recorded.
+    pub(super) rule: String,
     /// What is awaited of it, and by when.
     pub(super) awaited: Option<(Duration, Awaited)>,
     /// The reader that it may be taken for from the one that has it: that one is prepared, or took too
@@ -81,6 +83,7 @@ impl<S: Split> Entry<S> {
             barred: false,
             paused: false,
             sibling: false,
+            rule: String::new(),
             awaited: None,
             prepared: None,
             failing: None,

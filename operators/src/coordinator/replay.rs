@@ -285,7 +285,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A reader has emitted everything before a tick.
     pub(super) fn replayed(&mut self, reader: ReaderId, before: Tick) {
         let readers = self.readers.len();
-        let Some(replaying) = &mut self.replaying else {
+        let replaying = self.replaying.as_mut();
+        let Some(replaying) = replaying.filter(|_| self.phase == Phase::Replaying) else {
             self.ignored += 1;
             return;
         };

@@ -26,6 +26,22 @@ pub(crate) struct Restored<S: Split> {
     pub(super) replay: Option<ReplayRange<S>>,
 }
 
+impl<S: Split> Restored<S> {
+    /// The last bound tick that is in force.
+    pub(crate) fn bound(&self) -> Option<Tick> {
+        self.bound
+    }
+
+    /// Up to where splits are bound, those that are to be given again too.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (&S, &S::Position)> {
+        let ends = self.replay.as_ref().map(|replay| &replay.ends);
+        self.splits.iter().map(move |(split, restored)| {
+            let end = ends.and_then(|ends| ends.get(split));
+            (split, end.unwrap_or(&restored.position))
+        })
+    }
+}
+
 /// What a log says of one split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RestoredSplit<S: Split> {

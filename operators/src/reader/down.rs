@@ -45,9 +45,9 @@ impl<S: Split, B> ReaderState<S, B> {
                     .insert((now + delay, down.split.clone()), down.split_epoch);
             }
             // What a tick that is given again stands for is known: no error is added to it.
+            // What it has not given stays pending, so that no frontier passes it.
             FailureKind::Definite if self.is_replaying() => {
                 self.held.remove(&down.split);
-                self.forget_replay(&down.split);
             }
             FailureKind::Definite => {
                 self.held.remove(&down.split);

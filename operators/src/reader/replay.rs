@@ -45,13 +45,6 @@ impl<S: Split> Replaying<S> {
         let pending = self.pending.first().map(|(tick, _)| *tick);
         pending.unwrap_or(self.known_before)
     }
-
-    pub(super) fn forget(&mut self, split: &S) {
-        for (tick, _) in self.ends.remove(split).unwrap_or_default() {
-            self.pending.remove(&(tick, split.clone()));
-        }
-        self.waiting.remove(split);
-    }
 }
 
 impl<S: Split, B> ReaderState<S, B> {
@@ -144,9 +137,11 @@ impl<S: Split, B> ReaderState<S, B> {
         }
     }
 
-    pub(super) fn forget_replay(&mut self, split: &S) {
+    /// A split is not held any more. What of it was not given stays pending, so that no frontier passes
+    /// it.
+    pub(super) fn stop_replay_of(&mut self, split: &S) {
         if let Some(replaying) = &mut self.replaying {
-            replaying.forget(split);
+            replaying.waiting.remove(split);
         }
     }
 

@@ -403,7 +403,6 @@ impl<S: Split, B> ReaderState<S, B> {
         }
         if let Some(replaying) = &mut self.replaying {
             // How far it may be read is not known yet.
-            replaying.forget(&split);
             replaying.waiting.insert(split.clone());
         } else {
             self.actions.push_back(ReaderAction::Fetch(
@@ -427,7 +426,7 @@ impl<S: Split, B> ReaderState<S, B> {
         let Some(held) = self.held.remove(split) else {
             return;
         };
-        self.forget_replay(split);
+        self.stop_replay_of(split);
         self.actions
             .push_back(ReaderAction::Unfetch(split.clone(), held.split_epoch));
         if defect::is(Defect::BindingForgetsRelease) {

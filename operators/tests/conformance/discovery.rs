@@ -86,7 +86,7 @@ impl Finder {
         };
         if place.unreachable && self.defect != Defect::TakesSilenceForGone {
             if self.defect == Defect::TakesSilenceForEmpty {
-                let answers = self.resolving.drain(..).map(resolved);
+                let answers = self.resolving.drain(..).map(|asked| resolved(asked, 7));
                 self.said.extend(answers);
             } else if !self.complained {
                 self.complained = true;
@@ -120,20 +120,8 @@ impl Finder {
         }
         self.found = exists;
         for request in self.resolving.drain(..) {
-            let DiscoveryEvent::Resolved {
-                request,
-                split,
-                start,
-            } = resolved(request)
-            else {
-                continue;
-            };
-            let off = u64::from(self.defect == Defect::ResolvesToTheWrongPlace);
-            let answer = DiscoveryEvent::Resolved {
-                request,
-                split,
-                start: start + off,
-            };
+            let wrong = self.defect == Defect::ResolvesToTheWrongPlace;
+            let answer = resolved(request, if wrong { 8 } else { 7 });
             if self.defect == Defect::ResolvesTwice {
                 self.said.push_back(answer.clone());
             }
@@ -142,11 +130,12 @@ impl Finder {
     }
 }
 
-fn resolved((request, split): (RequestId, Letter)) -> DiscoveryEvent<Letter> {
+fn resolved((request, split): (RequestId, Letter), start: u64) -> DiscoveryEvent<Letter> {
     DiscoveryEvent::Resolved {
         request,
         split,
-        start: 7,
+        start,
+        rule: "earliest".to_owned(),
     }
 }
 

@@ -172,6 +172,7 @@ impl Rig {
                         request,
                         split,
                         start,
+                        rule: "earliest".to_owned(),
                     });
                 }
             }

@@ -183,6 +183,7 @@ impl World {
                         request,
                         split,
                         start: 0,
+                        rule: "earliest".to_owned(),
                     });
                 }
             }

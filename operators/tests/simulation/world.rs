@@ -138,6 +138,7 @@ impl World {
                     request,
                     split,
                     start,
+                    rule: "earliest".to_owned(),
                 }]
             }
         }

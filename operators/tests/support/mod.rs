@@ -148,6 +148,7 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                 request,
                 split,
                 start: 0,
+                rule: "earliest".to_owned(),
             },
         });
         self.world.0.lock().unwrap().wake();

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
+use timely_splits::binding::SplitRange;
 use timely_splits::conformance::{DiscoveryRig, Kit};
 use timely_splits::wake::Waker;
 
 use super::*;
 use crate::embedded::EmbeddedRecord;
 use crate::metadata::MetadataError;
-use crate::model::{KafkaPosition, Offset, StartAt};
+use crate::model::{KafkaPosition, Offset};
 
 const TOPICS: [&str; 3] = ["zero", "one", "two"];
 
@@ -57,7 +58,7 @@ impl DiscoveryRig for Rig {
             Box::new(Announcer(Arc::clone(&self.announced))),
             Subscription::all(),
             DiscoveryOptions {
-                start: StartAt::Latest,
+                starts: latest(),
                 ..options()
             },
             Box::new(move || waker.wake()),
@@ -93,6 +94,16 @@ impl DiscoveryRig for Rig {
             self.cluster.broker_down().unwrap();
         }
         true
+    }
+
+    fn ranges(&mut self) -> Option<[SplitRange<KafkaSplit>; 2]> {
+        let range = |index, to| SplitRange {
+            split: self.split(index),
+            from: KafkaPosition::at(Offset::ZERO),
+            to: KafkaPosition::at(Offset::new(to)),
+        };
+        // There are three records in each.
+        Some([range(0, 3), range(1, 4)])
     }
 
     fn unpolled_max(&self) -> usize {

@@ -1,3 +1,4 @@
+mod commits;
 mod conformance;
 mod flapping;
 mod starts;
@@ -16,7 +17,8 @@ use super::{DiscoveryOptions, KafkaDiscovery};
 use crate::embedded::EmbeddedCluster;
 use crate::metadata::{FixedMetadataService, MetadataService, Subscription};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaSplit, KafkaStream, Partition, StreamsMetadata, TopicName,
+    ClientProperties, ClusterId, KafkaSplit, KafkaStream, Partition, StartAt, StartRules,
+    StreamsMetadata, TopicName,
 };
 
 /// A guard against hangs alone.
@@ -114,6 +116,14 @@ impl Watched {
             }
             _ => None,
         })
+    }
+}
+
+/// Rules of a source that starts at the end.
+fn latest() -> StartRules {
+    StartRules {
+        start: Some(StartAt::Latest),
+        new_partitions: None,
     }
 }
 

@@ -1,14 +1,17 @@
 use std::collections::BTreeMap;
 
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::topic_partition_list::TopicPartitionList;
 use timely_splits::discovery::FoundSplit;
 use timely_splits::discovery::{DiscoveryRequest, SplitDiscovery};
 use timely_splits::epoch::RequestId;
 use timely_splits::health::HealthStatus;
 
-use super::{Event, SOON, TRANSIENT, Watched, options, orders, split};
+use super::{Event, SOON, TRANSIENT, Watched, latest, options, orders, split};
 use crate::discovery::{DiscoveryOptions, EVENTS_MAX};
-use crate::embedded::{EmbeddedCluster, EmbeddedRecord};
-use crate::model::{KafkaStream, StartAt, StreamsMetadata};
+use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord, KafkaApi};
+use crate::model::{KafkaStream, StartAt, StartRules, StreamsMetadata};
 
 #[test]
 fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
@@ -29,7 +32,7 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
     let mut watched = Watched::start(
         &metadata,
         DiscoveryOptions {
-            start: StartAt::Latest,
+            starts: latest(),
             ..options()
         },
     );
@@ -50,6 +53,7 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
             request,
             split,
             start,
+            ..
         } = event
         {
             let twice = starts.insert(split.clone(), (*request, start.next.get()));
@@ -66,6 +70,39 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
     }
 }
 
+/// A partition that is found in a topic that is known begins where it begins: what was written between
+/// its creation and its discovery was lost.
+#[test]
+fn a_partition_that_was_added_later_starts_at_its_beginning() {
+    let east = EmbeddedCluster::start().unwrap();
+    east.create_topic("orders", 1).unwrap();
+    east.produce("orders", 0, [EmbeddedRecord::value("v")])
+        .unwrap();
+    let metadata = orders(&[("east", east.client_properties(), &["orders"])]);
+    let mut watched = Watched::start(
+        &metadata,
+        DiscoveryOptions {
+            starts: latest(),
+            ..options()
+        },
+    );
+    watched.discover(&metadata);
+    watched.found("east");
+
+    for (number, sibling) in [(1, false), (2, true)] {
+        watched.discovery.request(DiscoveryRequest::Resolve {
+            request: RequestId(number),
+            split: split("east", "orders", 0),
+            sibling,
+        });
+        let start = watched.until(|event| match event {
+            Event::Resolved { request, start, .. } => Some((*request, start.next.get())),
+            _ => None,
+        });
+        assert_eq!(start, (RequestId(number), u64::from(!sibling)));
+    }
+}
+
 /// A start is never made up: while the cluster cannot be asked there is none.
 #[test]
 fn a_start_is_looked_up_again_until_the_cluster_answers() {
@@ -77,7 +114,7 @@ fn a_start_is_looked_up_again_until_the_cluster_answers() {
     let mut watched = Watched::start(
         &metadata,
         DiscoveryOptions {
-            start: StartAt::Latest,
+            starts: latest(),
             ..options()
         },
     );
@@ -99,6 +136,120 @@ fn a_start_is_looked_up_again_until_the_cluster_answers() {
 
     assert_eq!(start, (RequestId(7), 1));
     watched.health("offsets of cluster east", HealthStatus::Well);
+}
+
+/// A metadata of the topic `orders` of one cluster, which starts by `start`.
+fn orders_from(east: &EmbeddedCluster, start: StartAt) -> StreamsMetadata {
+    let stream = KafkaStream::new()
+        .with_topic_start("east", "orders", start)
+        .unwrap();
+    StreamsMetadata::new()
+        .with_cluster("east", east.client_properties())
+        .and_then(|metadata| metadata.with_stream("orders", stream))
+        .unwrap()
+}
+
+/// A start that could not be found became `latest`: for each rule, whatever its cluster does not
+/// answer. To see it fail, let an error in `resolve` go on with the rule behind it, or with the end.
+#[test]
+fn no_rule_becomes_another_one_while_the_cluster_cannot_be_asked() {
+    const OFFSET_FETCH: KafkaApi = KafkaApi::Other(9);
+    let group = StartAt::committed("billing", StartAt::Latest).unwrap();
+    let nobody = StartAt::committed("nobody", StartAt::Earliest).unwrap();
+    for (rule, api, expected) in [
+        (StartAt::BeforeEnd { records: 2 }, KafkaApi::ListOffsets, 5),
+        (group, OFFSET_FETCH, 3),
+        (nobody, KafkaApi::ListOffsets, 0),
+        (
+            StartAt::Time { record_time_ms: 1 },
+            KafkaApi::ListOffsets,
+            7,
+        ),
+        (
+            StartAt::positions([(7, 1)], StartAt::BeforeEnd { records: 1 }),
+            KafkaApi::ListOffsets,
+            6,
+        ),
+    ] {
+        let words = rule.to_string();
+        let east = EmbeddedCluster::start().unwrap();
+        east.create_topic("orders", 1).unwrap();
+        let records = vec![EmbeddedRecord::value("v"); 7];
+        east.produce("orders", 0, records).unwrap();
+        commit(&east, 3);
+        let metadata = orders_from(&east, rule);
+        let mut watched = Watched::start(&metadata, options());
+        watched.discover(&metadata);
+        watched.found("east");
+        east.fail(api, 10_000, EmbeddedFault::Storage);
+
+        watched.discovery.request(DiscoveryRequest::Resolve {
+            request: RequestId(7),
+            split: split("east", "orders", 0),
+            sibling: false,
+        });
+        watched.health("offsets of cluster east", TRANSIENT);
+        let resolved = |event: &Event| matches!(event, Event::Resolved { .. });
+        assert!(!watched.said.iter().any(resolved), "{words}");
+        east.fail_no_more(api);
+        let start = watched.until(|event| match event {
+            Event::Resolved { start, .. } => Some(start.next.get()),
+            _ => None,
+        });
+
+        // The embedded clusters know no times: to them there is no record since any.
+        assert_eq!(start, expected, "{words}");
+    }
+}
+
+/// Commits an offset of the topic `orders` for the group `billing`.
+fn commit(east: &EmbeddedCluster, offset: i64) {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", east.bootstrap_servers())
+        .set("group.id", "billing")
+        .create()
+        .unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset("orders", 0, rdkafka::Offset::Offset(offset))
+        .unwrap();
+    consumer.commit(&list, CommitMode::Sync).unwrap();
+}
+
+/// S24.
+#[test]
+fn a_partition_that_was_added_starts_by_the_rule_for_those() {
+    let east = EmbeddedCluster::start().unwrap();
+    east.create_topic("orders", 1).unwrap();
+    let records = vec![EmbeddedRecord::value("v"); 7];
+    east.produce("orders", 0, records).unwrap();
+    for (new_partitions, expected) in [(None, 0), (Some(StartAt::BeforeEnd { records: 2 }), 5)] {
+        let metadata = orders(&[("east", east.client_properties(), &["orders"])]);
+        let starts = StartRules {
+            new_partitions,
+            ..latest()
+        };
+        let mut watched = Watched::start(
+            &metadata,
+            DiscoveryOptions {
+                starts,
+                ..options()
+            },
+        );
+        watched.discover(&metadata);
+        watched.found("east");
+
+        watched.discovery.request(DiscoveryRequest::Resolve {
+            request: RequestId(1),
+            split: split("east", "orders", 0),
+            sibling: true,
+        });
+        let start = watched.until(|event| match event {
+            Event::Resolved { start, .. } => Some(start.next.get()),
+            _ => None,
+        });
+
+        assert_eq!(start, expected);
+    }
 }
 
 /// What nobody polls is bounded, and is still there when somebody does.

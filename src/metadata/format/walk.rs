@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
+use super::starts::{RULES, is_rule};
 use super::{At, Entry, Mistake, Node, Value, mistake};
 use crate::metadata::nearest::nearest;
 use crate::metadata::properties::{PropertyCheck, UNKNOWN, check};
 use crate::metadata::reference::{Part, parts};
 use crate::model::words::some_of;
 use crate::model::{
-    ClusterId, ClusterMetadata, KafkaStream, NameError, StartAt, StopAt, StreamId, StreamTopics,
+    ClusterId, ClusterMetadata, KafkaStream, NameError, StartRules, StopAt, StreamId, StreamTopics,
     StreamsMetadata, TopicName,
 };
 
@@ -52,12 +53,12 @@ pub(super) fn metadata(root: &Node, mistakes: &mut Vec<Mistake>) -> StreamsMetad
     metadata
 }
 
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     mistakes: &'a mut Vec<Mistake>,
 }
 
 impl Walk<'_> {
-    fn report(&mut self, at: At, field: &str, message: impl Into<String>) {
+    pub(super) fn report(&mut self, at: At, field: &str, message: impl Into<String>) {
         self.mistakes.push(mistake(at, field, message.into()));
     }
 
@@ -69,13 +70,13 @@ impl Walk<'_> {
     }
 
     /// A value, or a report of why it is none.
-    fn name<T>(&mut self, at: At, field: &str, name: Result<T, NameError>) -> Option<T> {
+    pub(super) fn name<T>(&mut self, at: At, field: &str, name: Result<T, NameError>) -> Option<T> {
         name.map_err(|error| self.report(at, field, error.to_string()))
             .ok()
     }
 
     /// The entries of the map at `entry`, each key once.
-    fn named<'n>(
+    pub(super) fn named<'n>(
         &mut self,
         entry: &'n Entry,
         field: &str,
@@ -120,7 +121,7 @@ impl Walk<'_> {
     }
 
     /// The entries of the map `node`, of which all keys are `known`.
-    fn fields<'n, const N: usize>(
+    pub(super) fn fields<'n, const N: usize>(
         &mut self,
         node: &'n Node,
         at: At,
@@ -143,7 +144,7 @@ impl Walk<'_> {
     }
 
     /// The entries of `node`, of which `fields` are known, for `names`, each of which must be there.
-    fn required<'n, const N: usize>(
+    pub(super) fn required<'n, const N: usize>(
         &mut self,
         node: &Node,
         fields: &[&'n Entry],
@@ -232,7 +233,12 @@ impl Walk<'_> {
         Some(value)
     }
 
-    fn scalar<'n>(&mut self, entry: &'n Entry, field: &str, expected: &str) -> Option<&'n str> {
+    pub(super) fn scalar<'n>(
+        &mut self,
+        entry: &'n Entry,
+        field: &str,
+        expected: &str,
+    ) -> Option<&'n str> {
         match &entry.node.value {
             Value::Scalar(text) => Some(text),
             Value::Broken => None,
@@ -253,7 +259,10 @@ impl Walk<'_> {
     ) -> KafkaStream {
         let mut stream = KafkaStream::default();
         let expected = "a map of clusters, each with its topics";
-        for read in self.named(entry, field, expected).unwrap_or_default() {
+        let entries = self.named(entry, field, expected).unwrap_or_default();
+        let (rules, clusters): (Vec<_>, Vec<_>) = entries.into_iter().partition(|one| is_rule(one));
+        stream.starts = self.starts(&rules, field);
+        for read in clusters {
             let field = join(field, &read.key);
             let topics = self.topics(read, &field);
             if let Some(described) = described.filter(|all| !all.contains(read.key.as_str())) {
@@ -279,19 +288,19 @@ impl Walk<'_> {
 
     fn topics(&mut self, entry: &Entry, field: &str) -> StreamTopics {
         let mut read = StreamTopics::default();
-        let known = ["topics", "start", "stop"];
+        let known = ["topics", RULES[0], RULES[1], "stop"];
         let Some(fields) = self.fields(&entry.node, entry.at, field, known) else {
             return read;
         };
         let [topics] = self.required(&entry.node, &fields, entry.at, field, ["topics"]);
         if let Some(topics) = topics {
-            read.topics = self.topic_names(topics, &join(field, "topics"));
+            let named = self.topic_names(topics, &join(field, "topics"));
+            read.topics = named.keys().cloned().collect();
+            read.topic_starts = named;
+            read.topic_starts.retain(|_, starts| !starts.is_silent());
         }
         let optional = |name: &str| fields.iter().find(|found| found.key == name).copied();
-        if let Some(start) = optional("start") {
-            let words = [("earliest", StartAt::Earliest), ("latest", StartAt::Latest)];
-            read.start = self.choice(start, &join(field, "start"), words, "");
-        }
+        read.starts = self.starts(&fields, field);
         if let Some(stop) = optional("stop") {
             let so_far = ", the only one that there is so far";
             let words = [("never", StopAt::Never)];
@@ -300,8 +309,8 @@ impl Walk<'_> {
         read
     }
 
-    fn topic_names(&mut self, topics: &Entry, field: &str) -> BTreeSet<TopicName> {
-        let mut names = BTreeSet::new();
+    fn topic_names(&mut self, topics: &Entry, field: &str) -> BTreeMap<TopicName, StartRules> {
+        let mut names = BTreeMap::new();
         let nodes = match &topics.node.value {
             Value::List(nodes) => nodes.as_slice(),
             Value::Broken => return names,
@@ -316,28 +325,33 @@ impl Walk<'_> {
         }
         for (index, node) in nodes.iter().enumerate() {
             let field = format!("{field}[{index}]");
-            let Value::Scalar(text) = &node.value else {
-                if matches!(node.value, Value::Broken) {
+            let topic = match &node.value {
+                Value::Broken => continue,
+                Value::Scalar(text) => {
+                    let name = self.name(node.at, &field, TopicName::new(text));
+                    name.map(|name| (name, StartRules::default()))
+                }
+                Value::Map { .. } => self.topic(node, &field),
+                other => {
+                    let found = other.kind();
+                    let message = format!("found {found}; expected the name of a topic");
+                    self.report(node.at, &field, message);
                     continue;
                 }
-                let found = node.value.kind();
-                let message = format!("found {found}; expected the name of a topic");
-                self.report(node.at, &field, message);
+            };
+            let Some((name, starts)) = topic else {
                 continue;
             };
-            let Some(name) = self.name(node.at, &field, TopicName::new(text)) else {
-                continue;
-            };
-            if !names.insert(name) {
-                let message = format!("topic '{text}' is named twice; expected each topic once");
-                self.report(node.at, &field, message);
+            let words = format!("topic '{name}' is named twice; expected each topic once");
+            if names.insert(name, starts).is_some() {
+                self.report(node.at, &field, words);
             }
         }
         names
     }
 
     /// The one of `words` that is written at `entry`.
-    fn choice<T, const N: usize>(
+    pub(super) fn choice<T, const N: usize>(
         &mut self,
         entry: &Entry,
         field: &str,
@@ -421,7 +435,7 @@ where
 }
 
 /// The path of the field `name` in the one at `path`.
-fn join(path: &str, name: &str) -> String {
+pub(super) fn join(path: &str, name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let name = if !name.is_empty() && name.chars().all(plain) {
         name.to_owned()
@@ -436,7 +450,7 @@ fn join(path: &str, name: &str) -> String {
 }
 
 /// `'a', 'b' and 'c'`.
-fn listed<T: Display, const N: usize>(names: [T; N], last: &str) -> String {
+pub(super) fn listed<T: Display, const N: usize>(names: [T; N], last: &str) -> String {
     let mut words = String::new();
     for (index, name) in names.iter().enumerate() {
         match index {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
-use timely_kafka::SourceControl;
+use timely_kafka::model::{ClusterId, Partition, TopicName};
+use timely_kafka::{KafkaSplit, ReaderId, SourceControl};
 
 use super::observed::Seen;
 use super::plan::Plan;
@@ -68,11 +69,24 @@ fn listen(control: SourceControl, gate: Gate) {
             match line.as_str() {
                 "stop" => control.stop(),
                 "open" => gate.open(),
-                _ => panic!("unknown command {line:?}"),
+                _ => move_split(&control, &line),
             }
         }
         process::exit(1);
     });
+}
+
+/// Obeys `move CLUSTER TOPIC PARTITION WORKER`.
+fn move_split(control: &SourceControl, line: &str) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let ["move", cluster, topic, partition, worker] = words[..] else {
+        panic!("unknown command {line:?}");
+    };
+    let cluster = ClusterId::new(cluster).expect("a name");
+    let topic = TopicName::new(topic).expect("a name");
+    let partition = Partition(partition.parse().expect("a number"));
+    let to = ReaderId(worker.parse().expect("a number"));
+    control.move_split(KafkaSplit::new(cluster, topic, partition), to);
 }
 
 fn print(seen: &Seen) {

@@ -8,7 +8,7 @@
 //! - [`Run`]: a running source; [`child`] is the hidden mode of a test binary that runs a part of it.
 //! - [`Observed`]: what all workers saw, and a way to wait for it.
 //! - [`assert_exact`]: what must be true at the end.
-//! - [`shared`], [`undisturbed`]: the scenarios that run on all kinds of clusters.
+//! - [`shared`], [`undisturbed`], [`offsets`]: the scenarios that run on all kinds of clusters.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 
@@ -17,8 +17,10 @@ pub(crate) mod child;
 pub(crate) mod exactly;
 pub(crate) mod load;
 pub(crate) mod observed;
+pub(crate) mod offsets;
 pub(crate) mod plan;
 pub(crate) mod process;
+pub(crate) mod replays;
 pub(crate) mod run;
 pub(crate) mod shared;
 pub(crate) mod undisturbed;
@@ -31,7 +33,7 @@ use libtest_mimic::Arguments;
 pub(crate) use brokers::{Brokers, Embedded};
 pub(crate) use exactly::assert_exact;
 pub(crate) use observed::{Output, State};
-pub(crate) use plan::{Backend, Plan, Service, Streams};
+pub(crate) use plan::{Backend, GoingOn, Plan, Service, Streams};
 pub(crate) use run::Run;
 pub(crate) use world::{Described, World};
 

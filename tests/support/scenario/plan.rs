@@ -8,7 +8,7 @@ use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataService, Subscription,
 };
 use timely_kafka::model::{ClientProperties, StartAt};
-use timely_kafka::{BuildError, KafkaSource};
+use timely_kafka::{BuildError, CommitOffsets, KafkaSource, Resume, Tick};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
 
@@ -48,6 +48,24 @@ pub(crate) enum Service {
     Alternating(Vec<PathBuf>),
 }
 
+/// Where a source goes on that has a log.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum GoingOn {
+    After,
+    At(u64),
+    Replaying(u64),
+}
+
+impl GoingOn {
+    fn resume(self) -> Resume {
+        match self {
+            Self::After => Resume::Continue,
+            Self::At(tick) => Resume::At(Tick(tick)),
+            Self::Replaying(from) => Resume::Replay { from: Tick(from) },
+        }
+    }
+}
+
 /// Everything about a source but the clusters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -60,10 +78,15 @@ pub(crate) struct Plan {
     pub(crate) discovery: Duration,
     /// Whether the log holds back what binds records until the gate is opened.
     pub(crate) gated: bool,
+    /// Whether the log answers what records a start only when the gate is opened.
+    pub(crate) starts_held: bool,
     /// The folder of the log, which is in memory if there is none.
     pub(crate) log: Option<PathBuf>,
+    pub(crate) going_on: GoingOn,
     /// Whether all workers but the first join only when the metadata was answered.
     pub(crate) late_readers: bool,
+    /// The group to which offsets are committed, and how often, if they are.
+    pub(crate) commits: Option<(String, Duration)>,
 }
 
 impl Plan {
@@ -78,8 +101,11 @@ impl Plan {
             tick: Duration::from_millis(20),
             discovery: Duration::from_millis(500),
             gated: false,
+            starts_held: false,
             log: None,
+            going_on: GoingOn::After,
             late_readers: false,
+            commits: None,
         }
     }
 
@@ -99,17 +125,22 @@ impl Plan {
             Streams::Named(names) => Subscription::streams(names),
             Streams::Matching(pattern) => Subscription::pattern(pattern),
         };
-        if !self.gated {
+        if !self.gated && !self.starts_held {
             gate.open();
         }
-        KafkaSource::builder()
+        let mut builder = KafkaSource::builder();
+        if let Some((group, every)) = &self.commits {
+            builder = builder.commit_offsets(CommitOffsets::to_group(group).every(*every));
+        }
+        builder
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
-            .start(self.start)
+            .start(self.start.clone())
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)
-            .log(WatchedLog::new(self.log.as_deref(), sink, gate))
+            .resume(self.going_on.resume())
+            .log(WatchedLog::new(self, sink, gate))
             .build()
     }
 }

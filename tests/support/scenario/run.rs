@@ -90,6 +90,14 @@ impl Run {
         }
     }
 
+    /// Says a command to the first process.
+    pub(crate) fn say(&mut self, command: &str) {
+        match &mut self.backend {
+            Running::Threads { .. } => panic!("only processes take commands"),
+            Running::Processes(processes) => processes[0].say(command),
+        }
+    }
+
     /// The processes of this run.
     pub(crate) fn processes(&self) -> &[Process] {
         match &self.backend {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::brokers::Brokers;
 use super::exactly::assert_exact;
 use super::plan::{Backend, Service};
+use super::replays;
 use super::run::Run;
 use super::world::{Described, World};
 
@@ -28,6 +29,10 @@ pub(crate) fn all<B: Brokers + 'static>() -> Vec<(&'static str, Scenario<B>)> {
         (
             "a_topic_that_takes_the_place_of_another_is_read_exactly",
             replaced_topic,
+        ),
+        (
+            "bound_ticks_are_given_again_and_reading_goes_on",
+            replays::given_again,
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! A log and metadata services that tell what they are asked, and can be held up.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use timely_splits::log::{
 use timely_splits::tick::Tick;
 
 use super::observed::Seen;
+use super::plan::Plan;
 
 /// Where everything goes that is seen.
 pub(crate) type Sink = Arc<dyn Fn(Seen) + Send + Sync>;
@@ -62,22 +63,25 @@ impl Gate {
     }
 }
 
-/// Keeps the records in memory or in a folder, and holds bindings with ranges back while its gate is shut.
+/// Keeps the records in memory or in a folder. While its gate is shut it holds bindings with ranges back,
+/// or has starts written and says nothing.
 pub(crate) struct WatchedLog {
     inner: Box<dyn BindingLog<KafkaSplit>>,
     sink: Sink,
     gate: Gate,
+    starts_held: bool,
 }
 
 impl WatchedLog {
-    pub(crate) fn new(folder: Option<&Path>, sink: &Sink, gate: &Gate) -> Self {
+    pub(crate) fn new(plan: &Plan, sink: &Sink, gate: &Gate) -> Self {
         Self {
-            inner: match folder {
+            inner: match &plan.log {
                 Some(folder) => Box::new(LocalLog::at(folder)),
                 None => Box::new(MemoryLog::new()),
             },
             sink: Arc::clone(sink),
             gate: gate.clone(),
+            starts_held: plan.starts_held,
         }
     }
 }
@@ -119,13 +123,18 @@ impl BindingLog<KafkaSplit> for WatchedLog {
             self.gate.wait(|passes| passes.open);
         }
         let appended = self.inner.append(incarnation, expected, records)?;
+        let mut started = false;
         for record in records {
             if let LogRecord::Start { split, start } = record {
                 (self.sink)(Seen::Start {
                     split: split.clone(),
                     start: *start,
                 });
+                started = true;
             }
+        }
+        if started && self.starts_held {
+            self.gate.wait(|passes| passes.open);
         }
         Ok(appended)
     }

@@ -132,7 +132,7 @@ impl Described {
     }
 
     pub(crate) fn stream(self, stream: &str, cluster: &str, topics: &[&str]) -> Self {
-        self.add(stream, cluster, json!({ "topics": topics }))
+        self.reading(stream, cluster, json!({ "topics": topics }))
     }
 
     pub(crate) fn stream_from(
@@ -142,10 +142,11 @@ impl Described {
         topics: &[&str],
         start: &str,
     ) -> Self {
-        self.add(stream, cluster, json!({ "topics": topics, "start": start }))
+        self.reading(stream, cluster, json!({ "topics": topics, "start": start }))
     }
 
-    fn add(mut self, stream: &str, cluster: &str, read: Value) -> Self {
+    /// A stream that reads a cluster as `read` says, which is what the metadata file has of it.
+    pub(crate) fn reading(mut self, stream: &str, cluster: &str, read: Value) -> Self {
         let described = self.streams.entry(stream).or_insert_with(|| json!({}));
         described[cluster] = read;
         self

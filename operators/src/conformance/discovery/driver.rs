@@ -211,6 +211,7 @@ impl<R: DiscoveryRig> Driver<R> {
                 request,
                 split,
                 start,
+                ..
             } => {
                 ensure("D7", self.requested.get(&request) == Some(&split), || {
                     format!("request {request} was answered for {split}, and was not about it")

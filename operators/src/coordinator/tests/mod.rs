@@ -102,6 +102,7 @@ impl Driven {
                                 request,
                                 split,
                                 start: 10,
+                                rule: "earliest".to_owned(),
                             }
                         }
                     };

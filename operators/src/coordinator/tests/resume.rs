@@ -239,3 +239,32 @@ fn what_a_split_is_is_in_the_log() {
     let of_snapshot = Restored::of(&[snapshot], Resume::Continue).unwrap();
     assert_eq!(of_snapshot, restored);
 }
+
+/// A person asks for all that a restart needs, in the middle of anything.
+#[test]
+fn a_snapshot_that_was_asked_for_says_all_that_the_records_before_it_say() {
+    let mut driven = Driven::start(1);
+    driven.metadata("ab");
+    driven.tick(vec![range('a', 1, 10, 13)]);
+    driven.log_answers = false;
+    driven.tick(vec![range('a', 1, 13, 15)]);
+
+    driven.report(Report::Command(Command::Snapshot));
+    driven.log_answers = true;
+    for _ in 0..3 {
+        driven.coordinator.handle_appended(driven.now);
+        driven.carry_out();
+    }
+
+    let is_snapshot = |record: &LogRecord<_>| matches!(record, LogRecord::Snapshot(_));
+    let at = driven
+        .log
+        .iter()
+        .position(is_snapshot)
+        .expect("it is there");
+    let whole = Restored::of(&driven.log[..at], Resume::Continue).unwrap();
+    let from_it = Restored::of(&driven.log[at..=at], Resume::Continue).unwrap();
+    assert_eq!(from_it.splits, whole.splits);
+    assert_eq!(from_it.bound, whole.bound);
+    assert!(Restored::of(&driven.log, Resume::Continue).is_ok());
+}

@@ -256,7 +256,7 @@ unsafe fn topic_id(id: *const sys::rd_kafka_Uuid_t) -> Option<TopicId> {
 }
 
 /// What an error about one topic means.
-fn problem(error: NativeError) -> ControlError {
+pub(super) fn problem(error: NativeError) -> ControlError {
     if error.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART as i32 {
         ControlError::UnknownTopic
     } else {

@@ -1,8 +1,11 @@
-//! Questions to a cluster, on a client that reads nothing.
+//! Questions to a cluster, and offsets that it keeps, on a client that reads nothing.
 //!
 //! On a client that reads, such questions would wait behind its long polls. A control client is of
-//! the producer kind, so it has no group, and it never creates a topic by asking for it.
+//! the producer kind, so it has no group, and it never creates a topic by asking for it. What a group
+//! has committed is asked on a [`GroupClient`], which has one and never joins it.
 
+mod commit;
+mod committed;
 mod describe;
 mod offsets;
 #[cfg(test)]
@@ -16,8 +19,10 @@ use std::time::{Duration, Instant};
 use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
+pub(crate) use self::commit::{CommitClient, PartitionPosition};
+pub(crate) use self::committed::{CommittedAnswer, GroupClient};
 pub(crate) use self::describe::{FoundTopic, TopicAnswer};
-pub(crate) use self::offsets::Isolation;
+pub(crate) use self::offsets::{Isolation, OffsetAnswer, Place, TopicPartition};
 use super::client::{ClientKind, NativeClient, NativeError};
 use super::queue::{NativeEvent, NativeQueue, Said};
 use super::text_at;
@@ -131,16 +136,30 @@ impl ControlClient {
     ///
     /// If a property is unknown or its value refused.
     pub(crate) fn new(properties: &ResolvedProperties) -> Result<Self, NativeError> {
+        Self::of_kind(ClientKind::Producer, properties, &[])
+    }
+
+    /// A client of another kind, with `forced` on top of its properties.
+    fn of_kind(
+        kind: ClientKind,
+        properties: &ResolvedProperties,
+        forced: &[(&str, &str)],
+    ) -> Result<Self, NativeError> {
         let all = DEFAULTS.into_iter().chain(properties.iter()).chain(FORCED);
-        let client = NativeClient::new(ClientKind::Producer, all, properties.mask())?;
-        Ok(Self {
+        let all = all.chain(forced.iter().copied());
+        let client = NativeClient::new(kind, all, properties.mask())?;
+        Ok(Self::of(client))
+    }
+
+    fn of(client: Arc<NativeClient>) -> Self {
+        Self {
             main: NativeQueue::main(&client),
             client,
             words: None,
             down_since: None,
             connected: false,
             controller: None,
-        })
+        }
     }
 
     /// Takes what the client says off its queue, which grows while nobody asks anything.
@@ -235,15 +254,25 @@ impl ControlClient {
 
     /// Waits for the answer to a question, which comes on `answers`.
     fn answer(&mut self, answers: &NativeQueue, call: Call) -> Result<NativeEvent, ControlError> {
+        let event = self.await_event(answers, call)?;
+        let error = event.error();
+        if error.code == 0 {
+            self.words = None;
+            return Ok(event);
+        }
+        self.listen(Duration::ZERO);
+        Err(self.failure(call, error))
+    }
+
+    /// Waits for the answer to a question, whatever it says.
+    fn await_event(
+        &mut self,
+        answers: &NativeQueue,
+        call: Call,
+    ) -> Result<NativeEvent, ControlError> {
         loop {
             if let Some(event) = answers.poll(call.step()) {
-                let error = event.error();
-                if error.code == 0 {
-                    self.words = None;
-                    return Ok(event);
-                }
-                self.listen(Duration::ZERO);
-                return Err(self.failure(call, error));
+                return Ok(event);
             }
             self.still_worth_waiting(call)?;
         }

@@ -1,9 +1,15 @@
 use std::time::{Duration, Instant};
 
-use super::{ControlClient, ControlError, Isolation};
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::topic_partition_list::TopicPartitionList;
+
+use super::{
+    ControlClient, ControlError, GroupClient, Isolation, OffsetAnswer, Place, TopicPartition,
+};
 use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord, KafkaApi};
 use crate::metadata::secret::resolve;
-use crate::model::{ClientProperties, KafkaPosition, Partition, StartAt, TopicName};
+use crate::model::{ClientProperties, GroupId, Partition, TopicName};
 
 /// Long enough for a machine that does many other things.
 const WHILE: Duration = Duration::from_secs(20);
@@ -19,6 +25,26 @@ fn topic(name: &str) -> TopicName {
 
 fn partition(name: &str, number: i32) -> (TopicName, Partition) {
     (topic(name), Partition(number))
+}
+
+/// The same offset of each of `partitions`.
+fn list(
+    control: &mut ControlClient,
+    partitions: &[TopicPartition],
+    place: Place,
+    timeout: Duration,
+) -> Vec<OffsetAnswer> {
+    let questions = partitions
+        .iter()
+        .map(|partition| (partition.clone(), place));
+    let questions: Vec<_> = questions.collect();
+    control.list_offsets(&questions, Isolation::Committed, timeout)
+}
+
+/// The offset that an answer gives.
+fn offset(answer: &OffsetAnswer) -> Option<u64> {
+    let position = answer.as_ref().ok()?.as_ref()?;
+    Some(position.next.get())
 }
 
 #[test]
@@ -57,13 +83,14 @@ fn asking_for_a_topic_does_not_create_it() {
     for _ in 0..3 {
         let answers = control.describe_topics(&[topic("orders")], WHILE).unwrap();
         assert_eq!(answers[0].found, Err(ControlError::UnknownTopic));
-        let offsets = control.list_offsets(
-            &[partition("orders", 0)],
-            StartAt::Earliest,
-            Isolation::Committed,
+        let asked = [partition("orders", 0)];
+        let offsets = list(
+            &mut control,
+            &asked,
+            Place::Beginning,
             Duration::from_secs(1),
         );
-        assert!(offsets[0].1.is_err(), "{offsets:?}");
+        assert!(offsets[0].is_err(), "{offsets:?}");
     }
 
     cluster.create_topic("orders", 1).unwrap();
@@ -124,19 +151,78 @@ fn positions_are_looked_up_in_bulk() {
     let mut asked: Vec<_> = (0..2_500).map(|number| partition("wide", number)).collect();
     asked.push(partition("orders", 1));
     asked.push(partition("orders", 9));
-    let offset = |answer: &Result<KafkaPosition, ControlError>| {
-        answer.as_ref().map(|position| position.next.get()).ok()
-    };
 
-    let ends = control.list_offsets(&asked, StartAt::Latest, Isolation::Committed, WHILE);
-    let begins = control.list_offsets(&asked, StartAt::Earliest, Isolation::Committed, WHILE);
+    let ends = list(&mut control, &asked, Place::End, WHILE);
+    let begins = list(&mut control, &asked, Place::Beginning, WHILE);
 
     assert_eq!(ends.len(), asked.len());
-    assert!(ends.iter().zip(&asked).all(|(end, asked)| end.0 == *asked));
-    assert!(ends[..2_500].iter().all(|end| offset(&end.1) == Some(0)));
-    assert_eq!(offset(&ends[2_500].1), Some(7));
-    assert_eq!(offset(&begins[2_500].1), Some(0));
-    assert_eq!(offset(&ends[2_501].1), None, "{:?}", ends[2_501]);
+    assert!(ends[..2_500].iter().all(|end| offset(end) == Some(0)));
+    assert_eq!(offset(&ends[2_500]), Some(7));
+    assert_eq!(offset(&begins[2_500]), Some(0));
+    assert_eq!(offset(&ends[2_501]), None, "{:?}", ends[2_501]);
+}
+
+/// Commits the offset of `orders/1` for the group `billing`.
+fn commit(bootstrap_servers: &str, offset: i64) {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", bootstrap_servers)
+        .set("group.id", "billing")
+        .create()
+        .unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset("orders", 1, rdkafka::Offset::Offset(offset))
+        .unwrap();
+    consumer.commit(&list, CommitMode::Sync).unwrap();
+}
+
+fn group_client(cluster: &EmbeddedCluster, group: &str) -> GroupClient {
+    let properties = resolve(&cluster.client_properties()).unwrap();
+    GroupClient::new(&properties, &GroupId::new(group).unwrap()).unwrap()
+}
+
+#[test]
+fn what_a_group_has_committed_is_told_apart_from_what_it_has_not() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    cluster.create_topic("orders", 2).unwrap();
+    commit(&cluster.bootstrap_servers(), 5);
+    let asked = [partition("orders", 0), partition("orders", 1)];
+    let ask = |group| {
+        let answers = group_client(&cluster, group).committed(&asked, WHILE);
+        let offsets = answers
+            .into_iter()
+            .map(|answer| answer.map(|position| position.map(|position| position.next.get())));
+        offsets.collect::<Vec<_>>()
+    };
+
+    assert_eq!(ask("billing"), [Ok(None), Ok(Some(5))]);
+    assert_eq!(ask("others"), [Ok(None), Ok(None)]);
+}
+
+/// On a client without a group, the first of these faults ended the process: whatever has librdkafka look for
+/// the coordinator again.
+#[test]
+fn a_committed_offset_is_never_made_up() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    cluster.create_topic("orders", 2).unwrap();
+    commit(&cluster.bootstrap_servers(), 5);
+    let mut control = group_client(&cluster, "billing");
+    let asked = [partition("orders", 0), partition("orders", 1)];
+    let offset_fetch = KafkaApi::Other(9);
+
+    for fault in [
+        EmbeddedFault::NotLeader,
+        EmbeddedFault::TopicAuthorizationFailed,
+        EmbeddedFault::Storage,
+        EmbeddedFault::Disconnect,
+    ] {
+        cluster.fail(offset_fetch, 30, fault);
+        let failed = control.committed(&asked, Duration::from_secs(3));
+        cluster.fail_no_more(offset_fetch);
+
+        assert!(failed.iter().all(Result::is_err), "{fault:?}: {failed:?}");
+        let answers = control.committed(&asked, WHILE);
+        assert!(answers.iter().all(Result::is_ok), "{fault:?}: {answers:?}");
+    }
 }
 
 #[test]
@@ -202,10 +288,11 @@ fn a_position_is_never_made_up() {
     let asked = [partition("orders", 0)];
     let mut ask = || {
         let wait = Duration::from_secs(3);
-        let answers = control.list_offsets(&asked, StartAt::Latest, Isolation::Committed, wait);
-        answers[0].1.clone().map(|position| position.next.get())
+        let answers = list(&mut control, &asked, Place::End, wait);
+        let answer = answers[0].clone();
+        answer.map(|position| position.map(|position| position.next.get()))
     };
-    assert_eq!(ask(), Ok(7));
+    assert_eq!(ask(), Ok(Some(7)));
 
     for fault in [
         EmbeddedFault::NotLeader,
@@ -218,7 +305,7 @@ fn a_position_is_never_made_up() {
         cluster.fail_no_more(KafkaApi::ListOffsets);
 
         assert!(failed.is_err(), "{fault:?}: {failed:?}");
-        assert_eq!(ask(), Ok(7), "{fault:?}");
+        assert_eq!(ask(), Ok(Some(7)), "{fault:?}");
     }
 }
 

@@ -1,42 +1,48 @@
 //! The control thread of one cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
 use super::claims::Claims;
+use super::commits::{Commits, Committing};
 use super::findings::Findings;
-use super::inbox::{Inbox, Post, Target, WantedStart};
+use super::inbox::{Bound, Inbox, Post, Target, WantedStart, Wanting};
 use super::outlet::{Outlet, Unheard, Voice};
+use super::resolve::{Asking, Question, Resolved, resolve as resolve_starts};
 use super::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
     ATTEND_EVERY, ControlClient, ControlError, FoundTopic, Isolation, TopicAnswer,
 };
 use crate::metadata::secret::{ResolvedProperties, resolve};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, KafkaPosition, KafkaSplit,
-    Partition, StartAt, TopicName,
+    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, StartAt, TopicName,
 };
 
 const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
 const DEFINITE: HealthStatus = HealthStatus::Failing(FailureKind::Definite);
 
 /// How a cluster is asked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AskOptions {
+#[derive(Clone, Debug)]
+pub(in crate::discovery) struct AskOptions {
     /// How long after an answer it is asked for its partitions again.
-    pub(super) interval: Duration,
+    pub(in crate::discovery) interval: Duration,
     /// How long it may take to answer one question.
-    pub(super) timeout: Duration,
+    pub(in crate::discovery) timeout: Duration,
+    /// Whether positions are committed, and how.
+    pub(in crate::discovery) committing: Option<Committing>,
 }
 
 /// Asks one cluster, on a thread of its own, until its inbox is closed.
-pub(super) struct Asker {
+pub(in crate::discovery) struct Asker {
     cluster: ClusterId,
     inbox: Arc<Inbox>,
     claims: Arc<Claims>,
@@ -53,6 +59,7 @@ pub(super) struct Asker {
     /// Whether the cluster is not read because another name has it, which any new metadata can end.
     refused: bool,
     starts: Starts,
+    commits: Option<Commits>,
 }
 
 impl Asker {
@@ -61,7 +68,7 @@ impl Asker {
     /// # Errors
     ///
     /// If the operating system has no thread to give.
-    pub(super) fn start(
+    pub(in crate::discovery) fn start(
         cluster: ClusterId,
         inbox: Arc<Inbox>,
         claims: Arc<Claims>,
@@ -84,7 +91,10 @@ impl Asker {
         outlet: Outlet,
         options: AskOptions,
     ) -> Self {
+        let commits = options.committing.clone();
+        let commits = commits.map(|committing| Commits::new(&cluster, committing));
         Self {
+            commits,
             cluster,
             inbox,
             claims,
@@ -102,13 +112,21 @@ impl Asker {
     }
 
     fn run(mut self) {
-        while let Some(post) = self.inbox.take(self.due()) {
+        while let Some(post) = self.inbox.take(self.due(), self.commit_due()) {
             if let Some((_, client)) = &mut self.client {
                 client.attend();
             }
-            if self.adopt(post).and_then(|()| self.step()).is_err() {
-                return;
+            if let Some(commits) = &mut self.commits {
+                commits.attend();
             }
+            if self.adopt(post).and_then(|()| self.step()).is_err() {
+                break;
+            }
+        }
+        if self.commits.is_some() {
+            let last = self.inbox.take_last();
+            // That nobody hears what it comes to is nothing to be said.
+            self.commit(last).ok();
         }
     }
 
@@ -119,14 +137,21 @@ impl Asker {
         due.into_iter().flatten().min()
     }
 
+    /// From when on what is bound is to be committed, if it is at all.
+    fn commit_due(&self) -> Option<Instant> {
+        self.commits.as_ref().map(Commits::due)
+    }
+
     fn adopt(&mut self, post: Post) -> Result<(), Unheard> {
         let now = Instant::now();
+        let clock = SystemTime::now();
         if let Some(target) = post.target {
             self.aim(target, now)?;
         }
         for wanted in post.starts {
-            if let Some(start) = self.rule(&wanted) {
-                self.starts.want(wanted.request, wanted.split, start, now);
+            if let Some(rule) = self.rule(&wanted) {
+                self.starts
+                    .want(wanted.request, wanted.split, rule, (now, clock));
             }
         }
         Ok(())
@@ -134,8 +159,15 @@ impl Asker {
 
     /// What is to be asked about the split; `None` if it is not listed.
     fn rule(&self, wanted: &WantedStart) -> Option<StartAt> {
-        let rule = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
-        Some(wanted.rule.unwrap_or(*rule))
+        let rules = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
+        let rule = match &wanted.rule {
+            Wanting::Given(rule) => return Some(rule.clone()),
+            Wanting::OfTopic => &rules.start,
+            // By default it begins where it begins: what was written between its creation and its
+            // discovery must not be lost.
+            Wanting::OfNewPartitions => &rules.new_partitions,
+        };
+        Some(rule.clone().unwrap_or(StartAt::Earliest))
     }
 
     /// Takes `wanted` over, and asks for it if it differs from the one before.
@@ -183,7 +215,25 @@ impl Asker {
         if self.round_due.is_some_and(|due| due <= Instant::now()) {
             self.round()?;
         }
-        self.look_up()
+        self.look_up()?;
+        if self.commit_due().is_some_and(|due| due <= Instant::now()) {
+            let bound = self.inbox.take_bound();
+            return self.commit(bound);
+        }
+        Ok(())
+    }
+
+    /// Commits what is bound; what fails is left for the next time.
+    fn commit(&mut self, bound: Bound) -> Result<(), Unheard> {
+        let properties = self.target.as_ref().map(|target| target.properties.clone());
+        let Some(properties) = properties.filter(|_| !bound.is_empty()) else {
+            return Ok(());
+        };
+        if let Some(commits) = &mut self.commits {
+            let failed = commits.commit(&properties, bound, &mut self.voice)?;
+            self.inbox.give_back(failed);
+        }
+        Ok(())
     }
 
     /// Describes the topics once, and says when to do it again.
@@ -219,7 +269,7 @@ impl Asker {
             .and_then(|answers| Ok((answers, client.cluster_id(timeout)?)));
         // The metadata may have changed while the cluster was asked. What it said of a topic holds
         // under any epoch, but only if it is still reached in the same way.
-        let meanwhile = self.inbox.take(Some(Instant::now())).ok_or(Unheard)?;
+        let meanwhile = self.inbox.take(Some(Instant::now()), None).ok_or(Unheard)?;
         self.adopt(meanwhile)?;
         let now = self.target.as_ref();
         if now.is_none_or(|now| now.properties != target.properties) {
@@ -340,22 +390,28 @@ impl Asker {
     /// Looks up the starts that are due, one call's worth at a time.
     fn look_up(&mut self) -> Result<(), Unheard> {
         let subject = format!("offsets of cluster {}", self.cluster);
-        while let Some((rule, batch)) = self.starts.batch(Instant::now()) {
-            let answers = self.ask_offsets(rule, &batch)?;
+        loop {
+            let batch = self.starts.batch(Instant::now());
+            if batch.is_empty() {
+                break;
+            }
+            let (splits, questions): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let answers = self.ask_starts(questions)?;
             if self.inbox.is_closed() {
                 return Err(Unheard);
             }
             let now = Instant::now();
             let mut failed = None;
-            for (split, answer) in batch.into_iter().zip(answers) {
+            for (split, answer) in splits.into_iter().zip(answers) {
                 match answer {
-                    Ok(start) => {
+                    Ok(Resolved { start, rule }) => {
                         if let Some(request) = self.starts.answered(&split) {
-                            tracing::debug!(%split, %start, "resolved where reading starts");
+                            tracing::debug!(%split, %start, rule, "resolved where reading starts");
                             self.outlet.send(DiscoveryEvent::Resolved {
                                 request,
                                 split,
                                 start,
+                                rule,
                             })?;
                         }
                     }
@@ -379,38 +435,31 @@ impl Asker {
         Ok(())
     }
 
-    /// Asks where `batch` starts; one answer for each, in order.
-    fn ask_offsets(
+    /// Asks where reading starts; one answer for each question, in order.
+    fn ask_starts(
         &mut self,
-        rule: StartAt,
-        batch: &[KafkaSplit],
-    ) -> Result<Vec<Result<KafkaPosition, ControlError>>, Unheard> {
-        // Generations of one partition are one question.
-        let partitions: BTreeSet<(TopicName, Partition)> = batch.iter().map(partition).collect();
-        let partitions: Vec<_> = partitions.into_iter().collect();
+        questions: Vec<Question>,
+    ) -> Result<Vec<Result<Resolved, ControlError>>, Unheard> {
         let properties = self.target.as_ref().map(|target| target.properties.clone());
         let properties = properties.unwrap_or_default();
         let connected = self.connect(&properties)?;
-        let Some((_, client)) = self.client.as_mut().filter(|_| connected) else {
+        let Some((made_of, client)) = self.client.as_mut().filter(|_| connected) else {
             // `connect` has said why.
-            return Ok(batch.iter().map(|_| Err(ControlError::LeftOut)).collect());
+            let unknown = questions.iter().map(|_| Err(ControlError::LeftOut));
+            return Ok(unknown.collect());
         };
         let isolation = match properties.value("isolation.level") {
             Some("read_uncommitted") => Isolation::Uncommitted,
             _ => Isolation::Committed,
         };
-        let answers = client.list_offsets(&partitions, rule, isolation, self.options.timeout);
-        let answers: BTreeMap<_, _> = answers.into_iter().collect();
-        let answer = |split| answers.get(&partition(split)).cloned();
-        Ok(batch
-            .iter()
-            .map(|split| answer(split).unwrap_or(Err(ControlError::LeftOut)))
-            .collect())
+        let mut asking = Asking {
+            properties: made_of,
+            client,
+            isolation,
+            timeout: self.options.timeout,
+        };
+        Ok(resolve_starts(&mut asking, questions))
     }
-}
-
-fn partition(split: &KafkaSplit) -> (TopicName, Partition) {
-    (split.topic.clone(), split.partition)
 }
 
 fn topic_subject(cluster: &ClusterId, topic: &TopicName) -> String {
@@ -418,7 +467,7 @@ fn topic_subject(cluster: &ClusterId, topic: &TopicName) -> String {
 }
 
 /// An error and what caused it, in one line.
-fn in_words(error: &dyn std::error::Error) -> String {
+pub(in crate::discovery) fn in_words(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -426,56 +475,4 @@ fn in_words(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     words
-}
-
-#[cfg(test)]
-mod tests {
-    use timely_splits::epoch::MetadataEpoch;
-
-    use timely_splits::epoch::RequestId;
-
-    use super::*;
-
-    #[test]
-    fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
-        let (events, _polled) = crossbeam_channel::bounded(1);
-        let outlet = Outlet::new(events, Box::new(|| {}));
-        let cluster = ClusterId::new("east").unwrap();
-        let orders = TopicName::new("orders").unwrap();
-        let options = AskOptions {
-            interval: Duration::ZERO,
-            timeout: Duration::ZERO,
-        };
-        let mut asker = Asker::new(
-            cluster.clone(),
-            Arc::default(),
-            Arc::default(),
-            outlet,
-            options,
-        );
-        asker.target = Some(Target {
-            epoch: MetadataEpoch(1),
-            topics: BTreeMap::from([(orders.clone(), StartAt::Latest)]),
-            properties: ClientProperties::new(),
-        });
-        let split = |name: &str, partition| {
-            let topic = TopicName::new(name).unwrap();
-            KafkaSplit::new(cluster.clone(), topic, Partition(partition))
-        };
-        let wanted = |name: &str, partition: i32, rule: Option<StartAt>| WantedStart {
-            request: RequestId(1),
-            split: split(name, partition),
-            rule,
-        };
-
-        assert_eq!(
-            asker.rule(&wanted("orders", 0, None)),
-            Some(StartAt::Latest)
-        );
-        assert_eq!(
-            asker.rule(&wanted("orders", 1, Some(StartAt::Earliest))),
-            Some(StartAt::Earliest)
-        );
-        assert_eq!(asker.rule(&wanted("payments", 0, None)), None);
-    }
 }

@@ -1,0 +1,68 @@
+//! What Kafka's tools see of a source that commits offsets, on brokers that keep groups as Kafka does.
+
+use std::time::Instant;
+
+use libtest_mimic::Trial;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+
+use super::Real;
+use crate::kafka::RealKafka;
+use crate::scenario::offsets::{GROUP, Tool, committing, down, follow, held};
+use crate::scenario::{Backend, Brokers, Described, World, assert_exact};
+use crate::world;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let trial = |name: &str, test: fn()| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    vec![
+        trial("tools_see_where_a_source_is_and_what_is_left", || {
+            let world = world();
+            follow(&world, Backend::TwoProcesses(1));
+            let tool = Tool::new(&world.brokers.properties("a"));
+            assert_eq!(tool.members(), Some(0), "the group stays empty");
+        }),
+        trial("what_is_not_bound_is_not_committed", || {
+            held(&world(), Backend::Threads(2));
+        }),
+        trial("a_cluster_that_takes_no_commits_stops_nothing", || {
+            // Each in a process of its own, so that one can be killed.
+            let world = World::new(Real(RealKafka::start(&["a", "b"])));
+            let kafka = &world.brokers.0;
+            down(&world, || kafka.kill("a"), || kafka.start_again("a"));
+        }),
+        trial("a_group_that_somebody_else_has_joined_is_said", taken),
+    ]
+}
+
+/// Kafka refuses offsets from outside for a group with members: they would move under their feet.
+fn taken() {
+    let world = world();
+    world.brokers.create_topic("a", "orders", 3);
+    world.publish(&Described::orders(&["a"]));
+    let member: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", world.brokers.0.bootstrap("a"))
+        .set("group.id", GROUP)
+        .create()
+        .unwrap();
+    member.subscribe(&["orders"]).unwrap();
+    let deadline = Instant::now() + std::time::Duration::from_secs(60);
+    while member.assignment().unwrap().count() == 0 {
+        assert!(Instant::now() < deadline, "the group has a member in time");
+        member.poll(std::time::Duration::from_millis(100));
+    }
+
+    world.write("a", "orders", 3, 0..15);
+    let run = world.run(&committing(&world), Backend::Threads(2));
+    run.settle(15);
+    run.wait("it is said", |state| {
+        member.poll(std::time::Duration::ZERO);
+        state.said("committed offsets of cluster a", &[GROUP, "failed"])
+    });
+
+    run.end().with(|state| assert_exact(state, 0..15));
+}
