@@ -270,6 +270,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let tick = closing.tick;
         match closing.bind(&mut self.bound) {
             Ok(binding) => {
+                let ranges = binding.ranges.len();
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
                 // Who was readmitted before the tick in which it failed was closed stays readmitted.
@@ -280,10 +281,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.to_append.push(LogRecord::Binding(binding));
                 let readmitted = readmitted.into_iter().map(LogRecord::Readmitted);
                 self.to_append.extend(readmitted);
-                self.since_snapshot += 1;
-                if self.since_snapshot >= self.options.snapshot_every {
-                    self.since_snapshot = 0;
-                    self.to_append.push(LogRecord::Snapshot(self.snapshot()));
+                self.since_snapshot.note(ranges);
+                if self
+                    .since_snapshot
+                    .is_much(&self.options, self.splits.len())
+                {
+                    self.push_snapshot();
                 }
             }
             Err(broken) => self.wedge("source", format!("{broken}; this is a bug of the source")),

@@ -48,8 +48,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 Ok(())
             }
             Command::Snapshot if self.phase == Phase::Running => {
-                self.since_snapshot = 0;
-                self.to_append.push(LogRecord::Snapshot(self.snapshot()));
+                self.push_snapshot();
                 Ok(())
             }
             Command::Snapshot => {

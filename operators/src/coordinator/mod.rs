@@ -21,6 +21,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod ticks;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -47,6 +48,7 @@ pub(crate) use self::restore::{Restoration, Restored};
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 pub use self::tables::Tables;
 use self::ticks::{Ending, Ticks};
+use self::written::Written;
 
 /// What the coordinator wants done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -136,8 +138,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
     appending: Vec<LogRecord<S>>,
-    /// How many ticks were bound since the last snapshot.
-    since_snapshot: u32,
+    /// What was written since the last snapshot.
+    since_snapshot: Written,
     intentions: VecDeque<Intention<S>>,
     ignored: u64,
 }
@@ -214,7 +216,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             after_replay: None,
             to_append: Vec::new(),
             appending: Vec::new(),
-            since_snapshot: 0,
+            since_snapshot: Written::default(),
             intentions: VecDeque::new(),
             ignored: 0,
         }

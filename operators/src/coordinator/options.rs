@@ -19,6 +19,9 @@ pub struct CoordinatorOptions {
     pub reserve_ahead: Duration,
     /// After how many ticks the log gets all that a restart needs, so that it can drop what is older.
     pub snapshot_every: u32,
+    /// After how many ranges it gets it at the latest, or after sixteen times the splits if that is more:
+    /// many splits that move in every tick would otherwise make the next start read gigabytes.
+    pub snapshot_ranges: usize,
     /// How long the assignor waits for more to change after something has.
     pub plan_debounce: Duration,
     /// How long after a change of metadata no split is taken from its reader for balance: what the
@@ -54,6 +57,7 @@ impl CoordinatorOptions {
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
             snapshot_every: 6_000,
+            snapshot_ranges: 100_000,
             plan_debounce: Duration::ZERO,
             calm_for: Duration::from_secs(2),
             plan_interval: None,

@@ -268,3 +268,24 @@ fn a_snapshot_that_was_asked_for_says_all_that_the_records_before_it_say() {
     assert_eq!(from_it.bound, whole.bound);
     assert!(Restored::of(&driven.log, Resume::Continue).is_ok());
 }
+
+/// Opening a log took as long as thousands of ticks of thousands of ranges, however few those were that
+/// a restart needs.
+#[test]
+fn many_ranges_bring_a_snapshot_before_many_ticks_do() {
+    let mut driven = Driven::start(1);
+    driven.coordinator.options.snapshot_ranges = 40;
+    driven.metadata("ab");
+    let is_snapshot = |record: &LogRecord<_>| matches!(record, LogRecord::Snapshot(_));
+
+    for tick in 0..19 {
+        let (from, to) = (10 + tick, 11 + tick);
+        driven.tick(vec![range('a', 1, from, to), range('b', 1, from, to)]);
+        assert!(!driven.log.iter().any(is_snapshot), "after tick {tick}");
+    }
+    driven.tick(vec![range('a', 1, 29, 30), range('b', 1, 29, 30)]);
+    driven.tick(Vec::new());
+
+    assert_eq!(driven.log.iter().filter(|one| is_snapshot(one)).count(), 1);
+    assert!(Restored::of(&driven.log, Resume::Continue).is_ok());
+}
