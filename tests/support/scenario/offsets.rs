@@ -152,10 +152,12 @@ pub(crate) fn held<B: Brokers + 'static>(world: &World<B>, backend: Backend) {
     let [a, b] = prepared(world);
     let mut plan = committing(world);
     plan.gated = true;
-    world.write("a", "orders", 3, 0..15);
     let mut run = world.run(&plan, backend);
-    run.wait("all came, and the log holds what binds them", |state| {
-        state.rows.len() == 15 && state.held.is_some()
+    // What binds records is held back: starts that come after it would wait for it.
+    run.wait("all starts are in the log", |state| state.starts.len() == 6);
+    world.write("a", "orders", 3, 0..15);
+    run.wait("some came, and the log holds what binds them", |state| {
+        !state.rows.is_empty() && state.held.is_some()
     });
     a.await_told(&[(0, 5); 3]);
     b.await_told(&[(0, 0); 3]);
