@@ -14,7 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -30,6 +30,12 @@ use crate::tick::Tick;
 
 /// The name of the file that says who uses the log.
 const LOCK: &str = "lock";
+
+/// How long a log is waited for that a run of this process uses, which may be about to end.
+const OWN_RUN_ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Keeps the records in a folder of a local disk: they survive the process and the machine.
 ///
@@ -107,11 +113,19 @@ impl<S> LocalLog<S> {
             .truncate(false)
             .open(&path)
             .map_err(self.failed("opening the lock"))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let this = format!("process {}", std::process::id());
+        let patient_until = Instant::now() + OWN_RUN_ENDS_WITHIN;
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
             // Who holds it is a courtesy: that somebody does is known without.
-            file.read_to_string(&mut holder).ok();
+            let read = (file.rewind()).and_then(|()| file.read_to_string(&mut holder));
+            read.ok();
             let holder = holder.trim();
+            if holder == this && Instant::now() < patient_until {
+                // A run that has ended in this process lets go of it on a thread of its own.
+                crossbeam_channel::after(LOOK_AGAIN).recv().ok();
+                continue;
+            }
             return Err(self.error(format!(
                 "it is in use by {}; expected one run at a time: end that one first",
                 if holder.is_empty() {
@@ -123,7 +137,7 @@ impl<S> LocalLog<S> {
         }
         let written = (file.set_len(0))
             .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "process {}", std::process::id()));
+            .and_then(|()| writeln!(file, "{this}"));
         written.map_err(self.failed("writing the lock"))?;
         Ok(file)
     }

@@ -335,3 +335,20 @@ fn the_log_keeps_its_contract() {
     let make = || Rig(tempfile::tempdir().unwrap());
     Kit::new().log(make).assert_kept_but(&["L5"]);
 }
+
+/// A run was refused because the one before it in its process had not let go of the log yet.
+#[test]
+fn a_run_of_this_process_that_is_about_to_end_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = Log::at(folder.path());
+    first.open().unwrap();
+    let ends = std::thread::spawn(move || {
+        crossbeam_channel::after(LOOK_AGAIN * 5).recv().unwrap();
+        drop(first);
+    });
+
+    let opened = Log::at(folder.path()).open();
+
+    assert!(opened.is_ok(), "{opened:?}");
+    ends.join().unwrap();
+}
