@@ -14,7 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -114,14 +114,15 @@ impl<S> LocalLog<S> {
             .open(&path)
             .map_err(self.failed("opening the lock"))?;
         let this = format!("process {}", std::process::id());
-        let patient_until = Instant::now() + OWN_RUN_ENDS_WITHIN;
+        let mut looks = 0;
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
             // Who holds it is a courtesy: that somebody does is known without.
             let read = (file.rewind()).and_then(|()| file.read_to_string(&mut holder));
             read.ok();
             let holder = holder.trim();
-            if holder == this && Instant::now() < patient_until {
+            if holder == this && LOOK_AGAIN * looks < OWN_RUN_ENDS_WITHIN {
+                looks += 1;
                 // A run that has ended in this process lets go of it on a thread of its own.
                 crossbeam_channel::after(LOOK_AGAIN).recv().ok();
                 continue;
