@@ -31,7 +31,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.phase == Phase::Replaying {
             self.expire(now);
             self.plan(now);
-            self.replay();
+            self.replay(now);
             // Once all was given again, ticks are reserved and opened.
             self.start(now);
         }

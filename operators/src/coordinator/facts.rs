@@ -52,6 +52,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.bound.insert(split.clone(), position);
             let mut entry = Entry::restored(ownership, listed);
             entry.paused = one.paused && !defect::is(Defect::PauseForgotten);
+            if let Some(replaying) = self.replaying.as_mut().filter(|_| entry.paused && again) {
+                entry.paused = false;
+                replaying.pause_after(split.clone());
+            }
             entry.identity = one.identity;
             entry.unlisted_since = one.unlisted_since;
             self.insert(split, entry, now);

@@ -5,7 +5,7 @@
 //! every reader is beyond it: its binding has been durable for long. Metadata that changes meanwhile
 //! waits for the end, since what it does not list could not be given again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::ownership::Ownership;
@@ -35,6 +35,8 @@ pub(super) struct Replaying<S: Split> {
     known: VecDeque<Binding<S>>,
     /// How far each reader is: everything before the tick was emitted.
     done: BTreeMap<ReaderId, Tick>,
+    /// Splits that a person has paused: they are given again, and not read after that.
+    paused: BTreeSet<S>,
     /// The last answer of the metadata service, which waits.
     answered: Option<S::Metadata>,
 }
@@ -63,8 +65,14 @@ impl<S: Split> Replaying<S> {
             stage: Stage::Unchecked,
             known: VecDeque::new(),
             done: BTreeMap::new(),
+            paused: BTreeSet::new(),
             answered: None,
         }
+    }
+
+    /// Has a split paused at the end that is paused.
+    pub(super) fn pause_after(&mut self, split: S) {
+        self.paused.insert(split);
     }
 
     /// Whether a split at `position` has records to give again.
@@ -94,15 +102,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// Goes on giving ticks again, as far as that is possible.
-    pub(super) fn replay(&mut self) {
+    pub(super) fn replay(&mut self, now: Duration) {
         let Some(stage) = self.replaying.as_ref().map(|replaying| replaying.stage) else {
             return;
         };
         match stage {
-            Stage::Unchecked if self.metadata.is_some() => self.check_ranges(),
+            Stage::Unchecked if self.metadata.is_some() => self.check_ranges(now),
             Stage::Assigning if self.all_assigned() => self.ask_past(),
             Stage::Giving if self.known_ticks() < KNOWN_MIN => self.ask_past(),
-            Stage::Ending if self.known_ticks() == 0 => self.end_replay(),
+            Stage::Ending if self.known_ticks() == 0 => self.end_replay(now),
             Stage::Unchecked
             | Stage::Checking(_)
             | Stage::Assigning
@@ -129,23 +137,23 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.intentions.push_back(Intention::AskPast);
     }
 
-    /// What is to be read again of each split.
-    fn ranges_to_replay(&self) -> Vec<SplitRange<S>> {
-        let Some(replaying) = &self.replaying else {
-            return Vec::new();
-        };
-        let moving = (self.bound.iter()).filter(|(split, at)| replaying.moves(split, at));
-        let range = |(split, from): (&S, &S::Position)| SplitRange {
-            split: split.clone(),
-            from: from.clone(),
-            to: replaying.range.ends[split].clone(),
-        };
-        moving.map(range).collect()
+    /// The splits that have records to give again, with where these begin and end.
+    fn moving(&self) -> impl Iterator<Item = (&S, &S::Position, &S::Position)> {
+        let ends = self.replaying.iter().flat_map(|one| &one.range.ends);
+        ends.filter_map(|(split, to)| {
+            let from = self.bound.get(split).filter(|from| *from != to)?;
+            Some((split, from, to))
+        })
     }
 
     /// Finds out whether everything can be read, before anything is.
-    fn check_ranges(&mut self) {
-        let ranges = self.ranges_to_replay();
+    fn check_ranges(&mut self, now: Duration) {
+        let ranges = self.moving().map(|(split, from, to)| SplitRange {
+            split: split.clone(),
+            from: from.clone(),
+            to: to.clone(),
+        });
+        let ranges: Vec<_> = ranges.collect();
         let listed = |range: &&SplitRange<S>| {
             (self.metadata.as_ref()).is_some_and(|metadata| metadata.lists(&range.split))
         };
@@ -159,7 +167,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         if ranges.is_empty() {
             self.set_stage(Stage::Assigning);
-            return self.replay();
+            return self.replay(now);
         }
         let request = self.next_request();
         self.set_stage(Stage::Checking(request));
@@ -197,8 +205,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// Whether every split that has records to give again is with a reader.
     fn all_assigned(&self) -> bool {
-        self.ranges_to_replay().iter().all(|range| {
-            let entry = self.splits.get(&range.split);
+        self.moving().all(|(split, _, _)| {
+            let entry = self.splits.get(split);
             entry.is_some_and(|entry| matches!(entry.ownership, Ownership::Assigned(_)))
         })
     }
@@ -327,22 +335,23 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// All was given again: what came later is read.
-    fn end_replay(&mut self) {
+    fn end_replay(&mut self, now: Duration) {
         let Some(replaying) = self.replaying.take() else {
             return;
         };
-        // What is quarantined by now was read for the last time.
-        for split in self.quarantined.clone() {
-            let entry = self.splits.get_mut(&split);
-            let reader = entry.and_then(|entry| {
-                let reader = entry.ownership.reader()?;
-                entry.barred = true;
+        // What is quarantined or paused by now was read for the last time, before any tick opens.
+        let barred = self.quarantined.iter().map(|split| (split.clone(), true));
+        let paused = replaying.paused.into_iter().map(|split| (split, false));
+        for (split, barred) in barred.chain(paused).collect::<Vec<_>>() {
+            let Some(entry) = self.splits.get_mut(&split) else {
+                continue;
+            };
+            entry.paused |= !barred;
+            if let Some(reader) = entry.ownership.reader() {
+                entry.barred |= barred;
                 entry.ownership = Ownership::Releasing(reader);
-                Some((reader, entry.split_epoch))
-            });
-            if let Some((reader, split_epoch)) = reader {
-                let revoke = Directive::Revoke { split, split_epoch };
-                self.intentions.push_back(Intention::Send(reader, revoke));
+                let split_epoch = entry.split_epoch;
+                self.revoke(reader, split, split_epoch, now);
             }
         }
         // What changed meanwhile takes effect now.

@@ -331,7 +331,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         }
         for split in self.state.parked() {
             if let Some(piece) = self.state.unpark(&split) {
-                self.give_again(piece, admission.as_deref_mut(), only_oldest, true);
+                self.give_again(piece, admission.as_deref_mut(), only_oldest, true, now);
             }
         }
         let mut fetched = std::mem::take(&mut self.fetched);
@@ -342,7 +342,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         for item in fetched.drain(..) {
             match item {
                 Fetched::Piece(piece) if self.state.is_next(&piece) => {
-                    self.give_again(piece, admission.as_deref_mut(), only_oldest, false);
+                    self.give_again(piece, admission.as_deref_mut(), only_oldest, false, now);
                 }
                 // It is late, or does not go on where it should: nothing of it is emitted.
                 Fetched::Piece(piece) => {
@@ -364,9 +364,10 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         hook: Option<&mut AdmissionHook<S, F::Batch>>,
         only_oldest: bool,
         was_parked: bool,
+        now: Duration,
     ) {
         if hook.is_some_and(|hook| hook(&piece) == Admission::Hold) {
-            self.alarm.set(clock::now() + LOOK_AGAIN, clock::now());
+            self.alarm.set(now + LOOK_AGAIN, now);
             self.hold_back(piece, was_parked);
             return;
         }
@@ -394,7 +395,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
             let time = (self.options.time.time_of)(tick);
             self.batches.give_all(&time, std::iter::once(batch));
         }
-        self.state.replayed(&piece.split, &end);
+        self.state.replayed(&piece.split, &end, now);
         match rest {
             Some(batch) => {
                 piece.bytes = a_record * batch.as_ref().map_or(0, count);

@@ -1,6 +1,7 @@
 //! Ticks that were bound before and are given again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use super::state::{ReaderAction, ReaderState};
 use crate::fetcher::Piece;
@@ -65,7 +66,7 @@ impl<S: Split, B> ReaderState<S, B> {
     }
 
     /// Learns how far to read.
-    pub(super) fn replay(&mut self, replay: Replay<S>) {
+    pub(super) fn replay(&mut self, replay: Replay<S>, now: Duration) {
         let Some(replaying) = &mut self.replaying else {
             self.ignored += 1;
             return;
@@ -80,7 +81,7 @@ impl<S: Split, B> ReaderState<S, B> {
             ends,
         } in replay.splits
         {
-            let held = self.held.get(&split);
+            let held = self.held.get_mut(&split);
             let Some(held) = held.filter(|held| held.split_epoch == split_epoch) else {
                 self.ignored += 1;
                 continue;
@@ -93,6 +94,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 .or_default()
                 .extend(ends);
             if replaying.waiting.remove(&split) {
+                held.moved_at = now;
                 self.actions
                     .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));
             }
@@ -128,11 +130,14 @@ impl<S: Split, B> ReaderState<S, B> {
     }
 
     /// What was held back until here is read on.
-    pub(super) fn end_replay(&mut self) {
+    pub(super) fn end_replay(&mut self, now: Duration) {
         let Some(replaying) = self.replaying.take() else {
             return;
         };
         for split in replaying.waiting {
+            if let Some(held) = self.held.get_mut(&split) {
+                held.moved_at = now;
+            }
             self.resume(&split);
         }
     }
@@ -168,13 +173,14 @@ impl<S: Split, B> ReaderState<S, B> {
     }
 
     /// A part of a piece that is the next of its split was emitted, up to `end`.
-    pub fn replayed(&mut self, split: &S, end: &S::Position) {
+    pub fn replayed(&mut self, split: &S, end: &S::Position, now: Duration) {
         let Some(held) = self.held.get_mut(split) else {
             return;
         };
         held.next = end.clone();
         held.failures = 0;
         held.crashes = 0;
+        held.moved_at = now;
         let Some(replaying) = &mut self.replaying else {
             return;
         };

@@ -223,12 +223,12 @@ impl<S: Split, B> ReaderState<S, B> {
                 if self.emitting_at().is_some() {
                     self.emitted_until = now;
                 }
-                self.tick(close, open, last);
+                self.tick(close, open, last, now);
             }
             Directive::Durable(tick) if self.replaying.is_some() => self.replay_durable(tick),
             Directive::Durable(tick) => self.durable(tick),
             Directive::BeginReplay(from) => self.begin_replay(from),
-            Directive::Replay(replay) => self.replay(replay),
+            Directive::Replay(replay) => self.replay(replay, now),
             Directive::Reject { reason } => self.actions.push_back(ReaderAction::Reject(reason)),
         }
     }
@@ -450,7 +450,7 @@ impl<S: Split, B> ReaderState<S, B> {
         self.actions.push_back(ReaderAction::Report(released));
     }
 
-    fn tick(&mut self, close: Option<Tick>, open: Tick, last: bool) {
+    fn tick(&mut self, close: Option<Tick>, open: Tick, last: bool, now: Duration) {
         if close != self.open {
             self.ignored += 1;
             return;
@@ -478,7 +478,7 @@ impl<S: Split, B> ReaderState<S, B> {
             self.actions.push_back(ReaderAction::Finish);
         } else {
             self.actions.push_back(ReaderAction::Downgrade(open));
-            self.end_replay();
+            self.end_replay(now);
         }
         self.open_bytes = 0;
         self.ending = last && !defect::is(Defect::LastTickReadsOn);

@@ -8,7 +8,9 @@ use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
 use crate::fetcher::{DownCause, FetcherDown};
 use crate::health::FailureKind;
 use crate::letters::{Letter, Letters};
-use crate::protocol::{Assignment, Configuration, Directive, ReleaseReason, Report};
+use crate::protocol::{
+    Assignment, Configuration, Directive, ReleaseReason, Replay, ReplaySplit, Report,
+};
 use crate::tick::Tick;
 
 type State = ReaderState<Letter, ()>;
@@ -317,4 +319,52 @@ fn a_close_reports_each_assignment_of_the_tick_by_itself() {
         .map(|moved| (moved.split_epoch.0, moved.range.from, moved.range.to))
         .collect();
     assert_eq!(said, [(1, 10, 12), (3, 15, 16)]);
+}
+
+/// What is given again counts as moved: a split that came all the time was taken for stuck half a minute
+/// after it was assigned, and read again and again.
+#[test]
+fn a_split_that_is_given_again_is_not_stuck() {
+    let stuck_after = ReaderOptions::default().stuck_after;
+    let mut state = State::new(
+        ReaderProfile::new(ReaderId(3)),
+        ReaderOptions::default(),
+        Configuration::new(),
+    );
+    metadata(&mut state, 1, "ab");
+    state.handle_directive(Directive::BeginReplay(Tick(5)), NOW);
+    assign(&mut state, 1, 10);
+    let lag = || vec![(A, SplitEpoch(1), 5)];
+    let downs = |state: &mut State| {
+        let is_down = |action: &ReaderAction<Letter>| {
+            matches!(action, ReaderAction::Report(Report::FetcherDown { .. }))
+        };
+        actions(state)
+            .iter()
+            .filter(|action| is_down(action))
+            .count()
+    };
+
+    // It waited for long to be told how far it may be read, and is read from then on.
+    let told = NOW + stuck_after * 2;
+    state.handle_lags(lag(), told);
+    let replay = Replay {
+        ticks: vec![Tick(5), Tick(6)],
+        splits: vec![ReplaySplit {
+            split: A,
+            split_epoch: SplitEpoch(1),
+            ends: vec![(Tick(5), 12), (Tick(6), 20)],
+        }],
+        errors: Vec::new(),
+    };
+    state.handle_directive(Directive::Replay(replay), told);
+    state.handle_lags(lag(), told);
+    let moved = told + stuck_after / 2;
+    state.replayed(&A, &12, moved);
+    state.handle_lags(lag(), told + stuck_after);
+    assert_eq!(downs(&mut state), 0);
+
+    state.handle_lags(lag(), moved + stuck_after);
+
+    assert_eq!(downs(&mut state), 1);
 }

@@ -225,6 +225,32 @@ fn definite_errors_are_given_again_at_their_tick_and_their_split_stays_quarantin
     assert_eq!(of_a, 9);
 }
 
+/// A split that somebody had paused was given to no reader, and the replay waited for it without a word.
+#[test]
+fn what_is_paused_is_given_again_and_not_read_on() {
+    let (world, log, mut first) = first_run("ab");
+    world.list("ab");
+    let pausing = Run::new(&world, &log, Resume::Continue).until(|seen, control| {
+        // Before the first tick nobody knows the split.
+        let runs = !seen.bindings.is_empty();
+        if runs {
+            control.pause(Letter('a'));
+        }
+        runs
+    });
+    first.bindings.extend(pausing.run().bindings);
+    "ab".chars().for_each(|letter| world.write(letter, 30));
+    world.bring(1_000);
+    world.list("ab");
+    let from = first.bindings[0].tick;
+
+    let second = Run::new(&world, &log, Resume::Replay { from })
+        .until(|seen, _| seen.count >= 2 * 120 + 30)
+        .run();
+
+    assert_replayed(&first, &second, from, "b");
+}
+
 #[test]
 fn a_range_that_is_gone_is_told_before_anything_is_given() {
     let (world, log, first) = first_run("ab");
