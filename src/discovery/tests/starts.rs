@@ -70,10 +70,8 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
     }
 }
 
-/// A partition that is found in a topic that is known begins where it begins: what was written between
-/// its creation and its discovery was lost.
-#[test]
-fn a_partition_that_was_added_later_starts_at_its_beginning() {
+/// A partition with one record, which was found, and whose reading starts at its end by the rule.
+fn one_record_and_latest() -> (EmbeddedCluster, Watched) {
     let east = EmbeddedCluster::start().unwrap();
     east.create_topic("orders", 1).unwrap();
     east.produce("orders", 0, [EmbeddedRecord::value("v")])
@@ -88,6 +86,14 @@ fn a_partition_that_was_added_later_starts_at_its_beginning() {
     );
     watched.discover(&metadata);
     watched.found("east");
+    (east, watched)
+}
+
+/// A partition that is found in a topic that is known begins where it begins: what was written between
+/// its creation and its discovery was lost.
+#[test]
+fn a_partition_that_was_added_later_starts_at_its_beginning() {
+    let (_east, mut watched) = one_record_and_latest();
 
     for (number, sibling) in [(1, false), (2, true)] {
         watched.discovery.request(DiscoveryRequest::Resolve {
@@ -106,20 +112,7 @@ fn a_partition_that_was_added_later_starts_at_its_beginning() {
 /// A start is never made up: while the cluster cannot be asked there is none.
 #[test]
 fn a_start_is_looked_up_again_until_the_cluster_answers() {
-    let east = EmbeddedCluster::start().unwrap();
-    east.create_topic("orders", 1).unwrap();
-    east.produce("orders", 0, [EmbeddedRecord::value("v")])
-        .unwrap();
-    let metadata = orders(&[("east", east.client_properties(), &["orders"])]);
-    let mut watched = Watched::start(
-        &metadata,
-        DiscoveryOptions {
-            starts: latest(),
-            ..options()
-        },
-    );
-    watched.discover(&metadata);
-    watched.found("east");
+    let (east, mut watched) = one_record_and_latest();
     east.broker_down().unwrap();
 
     watched.discovery.request(DiscoveryRequest::Resolve {

@@ -45,7 +45,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// files and at what follows the last snapshot.
 ///
 /// One process uses a log at a time: the folder is locked, by the operating system, for as long as
-/// the log is open, and a second run is refused with the first one named.
+/// the log is open, and a second run is refused with the first one named. If that is of the same
+/// process it is waited for some seconds, since it may be about to end.
 ///
 /// # Invariants
 ///
