@@ -340,9 +340,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         };
         // What is quarantined or paused by now was read for the last time, before any tick opens.
-        let barred = self.quarantined.iter().map(|split| (split.clone(), true));
+        let quarantined = self.quarantined.iter().map(|split| (split.clone(), true));
         let paused = replaying.paused.into_iter().map(|split| (split, false));
-        for (split, barred) in barred.chain(paused).collect::<Vec<_>>() {
+        for (split, barred) in quarantined.chain(paused).collect::<Vec<_>>() {
             let Some(entry) = self.splits.get_mut(&split) else {
                 continue;
             };

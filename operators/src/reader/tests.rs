@@ -335,11 +335,11 @@ fn a_split_that_is_given_again_is_not_stuck() {
     state.handle_directive(Directive::BeginReplay(Tick(5)), NOW);
     assign(&mut state, 1, 10);
     let lag = || vec![(A, SplitEpoch(1), 5)];
-    let downs = |state: &mut State| {
+    let downs = |reader: &mut State| {
         let is_down = |action: &ReaderAction<Letter>| {
             matches!(action, ReaderAction::Report(Report::FetcherDown { .. }))
         };
-        actions(state)
+        actions(reader)
             .iter()
             .filter(|action| is_down(action))
             .count()
