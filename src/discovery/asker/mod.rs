@@ -137,8 +137,9 @@ impl Asker {
         due.into_iter().flatten().min()
     }
 
-    /// From when on what is bound is to be committed, if it is at all.
+    /// From when on what is bound is to be committed, if it is at all and it is known where.
     fn commit_due(&self) -> Option<Instant> {
+        self.target.as_ref()?;
         self.commits.as_ref().map(Commits::due)
     }
 

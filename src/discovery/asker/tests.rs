@@ -3,26 +3,50 @@ use std::collections::BTreeMap;
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 
 use super::*;
-use crate::model::{KafkaSplit, Partition, StartRules};
+use crate::discovery::CommitOffsets;
+use crate::model::{KafkaPosition, KafkaSplit, Offset, Partition, StartRules};
 
-#[test]
-fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
+/// That of cluster `east`, without a thread.
+fn asker(committing: Option<Committing>) -> Asker {
     let (events, _polled) = crossbeam_channel::bounded(1);
     let outlet = Outlet::new(events, Box::new(|| {}));
-    let cluster = ClusterId::new("east").unwrap();
-    let orders = TopicName::new("orders").unwrap();
     let options = AskOptions {
         interval: Duration::ZERO,
         timeout: Duration::ZERO,
-        committing: None,
+        committing,
     };
-    let mut asker = Asker::new(
-        cluster.clone(),
-        Arc::default(),
-        Arc::default(),
-        outlet,
-        options,
-    );
+    let east = ClusterId::new("east").unwrap();
+    Asker::new(east, Arc::default(), Arc::default(), outlet, options)
+}
+
+/// A thread that looks before it was told how its cluster is reached has nowhere to commit to.
+#[test]
+fn what_is_bound_waits_for_the_first_target() {
+    let (_under_way, _ended) = crossbeam_channel::bounded(0);
+    let mut asker = asker(Some(Committing {
+        offsets: CommitOffsets::to_group("view"),
+        _under_way,
+    }));
+    let orders = TopicName::new("orders").unwrap();
+    let split = KafkaSplit::new(asker.cluster.clone(), orders, Partition(0));
+    let position = KafkaPosition {
+        next: Offset::new(5),
+        leader_epoch: None,
+    };
+    asker.inbox.post_bound(&split, position);
+
+    assert_eq!(asker.commit_due(), None);
+    asker.step().unwrap();
+
+    let left = asker.inbox.take_bound();
+    assert_eq!(left, Bound::from([(split, position)]));
+}
+
+#[test]
+fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
+    let mut asker = asker(None);
+    let cluster = asker.cluster.clone();
+    let orders = TopicName::new("orders").unwrap();
     let rules = StartRules {
         start: Some(StartAt::Latest),
         new_partitions: None,
