@@ -164,6 +164,9 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                         for (split, position) in restored.positions() {
                             self.discovery.bound(split, position);
                         }
+                        for (split, identity) in restored.identities() {
+                            self.discovery.known(split, identity);
+                        }
                     }
                     self.coordinator.handle_restored(*restored, now);
                 }
@@ -234,6 +237,7 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                         self.downgrade(tick);
                     }
                 }
+                Intention::Know(split, identity) => self.discovery.known(&split, &identity),
                 Intention::Tell(SourceEvent::Health(health)) => self.say(health),
                 Intention::Tell(event) => {
                     // It is told when it is durable.

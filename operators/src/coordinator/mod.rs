@@ -9,7 +9,9 @@
 mod advance;
 mod command;
 mod facts;
+mod identity;
 mod kept;
+mod loss;
 mod options;
 mod ownership;
 mod plan;
@@ -39,11 +41,11 @@ use crate::protocol::{Configuration, Directive, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
+use self::identity::Proofs;
 pub use self::options::CoordinatorOptions;
-use self::ownership::{Entry, Ownership};
+use self::ownership::Entry;
 use self::plan::Planning;
 use self::replay::Replaying;
-use self::restore::RestoredSplit;
 pub(crate) use self::restore::{Restoration, Restored};
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 pub use self::tables::Tables;
@@ -72,6 +74,8 @@ pub enum Intention<S: Split> {
         /// The oldest tick that is not durable; `None` at the end.
         next: Option<Tick>,
     },
+    /// Let the discovery hear what a split is: it is durable.
+    Know(S, S::Identity),
     /// Tell whoever watches.
     Tell(SourceEvent<S>),
 }
@@ -124,6 +128,11 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// that what was said about it before is not taken for news.
     forgotten: SplitEpoch,
     ticks: Ticks<S>,
+    proofs: Proofs<S>,
+    /// How often records were lost, or a split failed or started over because of that.
+    losses: u64,
+    /// The splits that were started over, by the one as which each is found.
+    generations: BTreeMap<S, S>,
     /// Since when what is needed to start is waited for, until a person was told.
     starting_since: Option<Duration>,
     /// Whether the wait for the log was told.
@@ -182,6 +191,10 @@ enum Awaited {
     Prepared(ReaderId),
     /// That its reader releases it.
     Release,
+    /// What there is of it, and how long it was waited for.
+    Judgement(RequestId, Duration),
+    /// That it is time to look again what there is of it.
+    AnotherLook,
 }
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
@@ -209,6 +222,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             skew: 0,
             forgotten: SplitEpoch::default(),
             ticks: Ticks::new(),
+            proofs: Proofs::default(),
+            losses: 0,
+            generations: BTreeMap::new(),
             starting_since: None,
             stalled: false,
             rewound: false,
@@ -237,7 +253,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
-        let mut due = [deadline, kept, plan];
+        let mut due = [deadline, kept, plan, self.proofs.due()];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -272,46 +288,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Whether the last tick is durable.
     pub fn ended(&self) -> bool {
         self.ticks.ending == Ending::Reached
-    }
-
-    /// All that a restart needs, as of the last closed tick.
-    ///
-    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
-    pub fn snapshot(&self) -> Snapshot<S> {
-        // The records of starts that are not durable are before the snapshot, wherever it is put.
-        let starting = self
-            .splits
-            .iter()
-            .filter_map(|(split, entry)| match &entry.ownership {
-                Ownership::Recording(start) => Some((split, start)),
-                Ownership::Resolving(_)
-                | Ownership::Idle { .. }
-                | Ownership::Assigned(_)
-                | Ownership::Releasing(_)
-                | Ownership::Quarantined { .. } => None,
-            });
-        let splits = self.bound.iter().chain(starting).map(|(split, position)| {
-            let entry = self.splits.get(split);
-            let restored = RestoredSplit {
-                position: position.clone(),
-                quarantined: self.quarantined.contains(split),
-                paused: entry.is_some_and(|entry| entry.paused),
-                identity: entry.and_then(|entry| entry.identity.clone()),
-                unlisted_since: entry.and_then(|entry| entry.unlisted_since),
-            };
-            (split.clone(), restored)
-        });
-        let metadata = self.metadata.clone().or_else(|| self.stored.clone());
-        Restored {
-            incarnation: self.incarnation,
-            reserved: self.ticks.asked,
-            bound: self.ticks.last_closed,
-            metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
-            splits: splits.collect(),
-            rewound: false,
-            replay: None,
-        }
-        .snapshot()
     }
 
     /// The clock that ticks are named by says `wall`. Without it they are named by `now`.
@@ -378,11 +354,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for record in std::mem::take(&mut self.appending) {
             match record {
                 LogRecord::Start { split, start } => self.recorded(split, start, now),
-                LogRecord::Binding(binding) => self.durable(binding),
+                LogRecord::Binding(binding) => self.durable(binding, now),
+                LogRecord::Identified { split, identity } => {
+                    self.intentions.push_back(Intention::Know(split, identity));
+                }
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
                 LogRecord::Incarnation(_)
                 | LogRecord::Metadata { .. }
-                | LogRecord::Identified { .. }
                 | LogRecord::Readmitted(_)
                 | LogRecord::Forgotten(_)
                 | LogRecord::Paused(_)
@@ -428,6 +406,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 rule,
             } => self.resolved(request, &split, start, rule),
             DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
+            DiscoveryEvent::Identified { request, splits } => self.identified(request, splits),
+            DiscoveryEvent::Judged {
+                request,
+                split,
+                remains,
+            } => self.judged(request, &split, remains, now),
             DiscoveryEvent::Health(health) => self.tell(SourceEvent::Health(health)),
         }
         self.advance(now);
@@ -478,6 +462,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         (&self.last_request, &self.forgotten).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
+        (&self.proofs, &self.generations).hash(hasher);
         (&self.replaying, &self.after_replay).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Coordinator;
+use super::ownership::Ownership;
+use super::restore::{Restored, RestoredSplit};
 use crate::epoch::{Incarnation, MetadataEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
@@ -110,4 +113,46 @@ pub enum RestoreError {
         /// The tick from which on ticks were to be replayed.
         from: Tick,
     },
+}
+
+impl<S: Split, A> Coordinator<S, A> {
+    /// All that a restart needs, as of the last closed tick.
+    ///
+    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
+    pub fn snapshot(&self) -> Snapshot<S> {
+        // The records of starts that are not durable are before the snapshot, wherever it is put.
+        let starting = self
+            .splits
+            .iter()
+            .filter_map(|(split, entry)| match &entry.ownership {
+                Ownership::Recording(start) => Some((split, start)),
+                Ownership::Resolving(_)
+                | Ownership::Idle { .. }
+                | Ownership::Assigned(_)
+                | Ownership::Releasing(_)
+                | Ownership::Quarantined { .. } => None,
+            });
+        let splits = self.bound.iter().chain(starting).map(|(split, position)| {
+            let entry = self.splits.get(split);
+            let restored = RestoredSplit {
+                position: position.clone(),
+                quarantined: self.quarantined.contains(split),
+                paused: entry.is_some_and(|entry| entry.paused),
+                identity: entry.and_then(|entry| entry.identity.clone()),
+                unlisted_since: entry.and_then(|entry| entry.unlisted_since),
+            };
+            (split.clone(), restored)
+        });
+        let metadata = self.metadata.clone().or_else(|| self.stored.clone());
+        Restored {
+            incarnation: self.incarnation,
+            reserved: self.ticks.asked,
+            bound: self.ticks.last_closed,
+            metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
+            splits: splits.collect(),
+            rewound: false,
+            replay: None,
+        }
+        .snapshot()
+    }
 }

@@ -5,6 +5,7 @@ use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, MetadataEpoch};
 use crate::letters::{Letter, Letters};
+use crate::loss::Aftermath;
 use crate::tick::Tick;
 
 impl Stored for Letter {
@@ -63,6 +64,7 @@ pub(super) fn binding(tick: u64, from: u64, to: u64) -> Record {
             split,
             position: to,
             message: "gone".to_owned(),
+            then: Aftermath::Stays,
         }],
     })
 }

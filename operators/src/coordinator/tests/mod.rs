@@ -5,6 +5,7 @@
     reason = "a test looks at what it is about"
 )]
 
+mod losses;
 mod resume;
 mod waits;
 
@@ -14,6 +15,7 @@ use crate::binding::{SplitError, SplitRange};
 use crate::discovery::FoundSplit;
 use crate::epoch::SplitEpoch;
 use crate::letters::{Letter, Letters};
+use crate::loss::Aftermath;
 use crate::protocol::{Assignment, Command, Moved, ReleaseReason};
 use crate::resume::Resume;
 
@@ -93,6 +95,10 @@ impl Driven {
                                 .map(|split| FoundSplit::new(*split, ()))
                                 .collect(),
                         },
+                        // Tests answer themselves what this is about.
+                        DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                            continue;
+                        }
                         DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                             request,
                             lost: Vec::new(),
@@ -116,7 +122,10 @@ impl Driven {
                 }
                 Intention::Publish { binding, next } => self.published.push((binding, next)),
                 Intention::Tell(event) => self.told.push(event),
-                Intention::Compact(_) | Intention::AskPast | Intention::Open(_) => {}
+                Intention::Compact(_)
+                | Intention::AskPast
+                | Intention::Know(..)
+                | Intention::Open(_) => {}
             }
         }
     }
@@ -185,6 +194,14 @@ fn hello(reader: usize, configuration: u64) -> Report<Letter> {
     Report::Hello {
         reader: ReaderProfile::new(ReaderId(reader)),
         configuration: [("tick_interval".to_owned(), configuration.to_string())].into(),
+    }
+}
+
+/// A reader of splits of any kind.
+fn hello_of<S: Split>(reader: usize) -> Report<S> {
+    Report::Hello {
+        reader: ReaderProfile::new(ReaderId(reader)),
+        configuration: Configuration::new(),
     }
 }
 
@@ -464,6 +481,7 @@ fn a_split_that_is_readmitted_before_its_failure_is_bound_stays_readmitted() {
         split: Letter('a'),
         position: 10,
         message: "gone".to_owned(),
+        then: Aftermath::Stays,
     };
 
     driven.report(Report::Closed {
