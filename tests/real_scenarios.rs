@@ -39,9 +39,18 @@ fn main() {
         "what_appears_later_starts_by_its_own_rule",
         real::starts::later,
     ));
+    scenarios.extend(real::losses::all());
     let mut trials: Vec<_> = scenarios.into_iter().flat_map(on_both).collect();
     trials.extend(real::undisturbed::trials());
     trials.extend(real::offsets::trials());
+    // A run that cannot end in order is a process of its own.
+    trials.push(Trial::test(
+        "a_topic_that_is_created_again_while_it_is_read_is_never_bound",
+        || {
+            real::losses::recreated_while_read(&world(), Backend::TwoProcesses(1));
+            Ok(())
+        },
+    ));
     libtest_mimic::run(&arguments, trials).exit();
 }
 

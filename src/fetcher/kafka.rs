@@ -98,11 +98,11 @@ impl Connection {
         let name = &reading.split.topic;
         if !self.topics.contains_key(name) {
             let topic = NativeTopic::new(queue.client(), name.as_str()).map_err(|error| {
-                let (kind, message) = describe(&reading.split.topic, reading.next, &error);
+                let (cause, message) = describe(&reading.split.topic, reading.next, &error);
                 FetcherDown {
                     split: reading.split.clone(),
                     split_epoch: reading.split_epoch,
-                    cause: DownCause::Failed(kind),
+                    cause,
                     message,
                 }
             })?;
@@ -323,12 +323,12 @@ impl KafkaFetcher {
             connection.client.progress.add(drained.records);
         }
         for (reading, error) in drained.failed {
-            let (kind, message) = describe(&reading.split.topic, reading.next, &error);
+            let (cause, message) = describe(&reading.split.topic, reading.next, &error);
             connection.left(worker, &reading);
             fetched.push(Fetched::Down(FetcherDown {
                 split: reading.split,
                 split_epoch: reading.split_epoch,
-                cause: DownCause::Failed(kind),
+                cause,
                 message,
             }));
         }

@@ -319,6 +319,9 @@ impl KafkaSource {
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
                 resume: self.shared.settings.resume,
+                identify_every: Some(self.shared.settings.identify_every),
+                identify_within: self.shared.settings.identify_within,
+                losses: self.shared.settings.losses.policies(),
                 ..CoordinatorOptions::new(0)
             },
         }
