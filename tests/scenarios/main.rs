@@ -9,6 +9,7 @@ mod changes;
 mod crashes;
 mod failures;
 mod frontiers;
+mod histories;
 mod laws;
 mod losses;
 mod messages;
@@ -17,6 +18,8 @@ mod relay;
 mod restarts;
 mod undisturbed;
 
+#[path = "../../operators/tests/support/random.rs"]
+mod random;
 #[path = "../support/scenario/mod.rs"]
 mod scenario;
 
@@ -36,6 +39,7 @@ fn main() {
         crashes::trials(),
         failures::trials(),
         frontiers::trials(),
+        histories::trials(),
         laws::trials(),
         losses::trials(),
         messages::trials(),
