@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the whole program is a test")]
 
+mod backlogs;
 mod changes;
 mod crashes;
 mod failures;
@@ -35,6 +36,7 @@ fn main() {
     let arguments = scenario::arguments();
     let trials = [
         shared(),
+        backlogs::trials(),
         changes::trials(),
         crashes::trials(),
         failures::trials(),
