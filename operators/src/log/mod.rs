@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::binding::Binding;
 use crate::coordinator::Snapshot;
-use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
+use crate::epoch::{Incarnation, LogSequence, MetadataEpoch, SplitEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -158,6 +158,9 @@ pub enum LogRecord<S: Split> {
     Incarnation(Incarnation),
     /// Ticks up to this one may be opened by the incarnation; a later one opens none of them again.
     Reserved(Tick),
+    /// Split epochs up to this one may be assigned by the incarnation; a later one assigns none of them
+    /// again.
+    ReservedEpochs(SplitEpoch),
     /// A metadata epoch begins.
     Metadata {
         /// The epoch.
