@@ -4,15 +4,18 @@
 //! service that hangs is reported, and ends at once when nobody wants answers any more. Neither is
 //! joined: nobody can end a thread that hangs in somebody else's code.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
+use timely_splits::coordinator::{FailureThreshold, ShrinkGuard};
 use timely_splits::health::FailureKind;
 
-use super::nearest::nearest_key;
 use super::{MetadataError, MetadataService};
 use crate::model::StreamsMetadata;
 
@@ -29,6 +32,18 @@ pub struct MetadataOptions {
     pub backoff_min: Duration,
     /// The longest time after a failure until the service is asked again; 5 s by default.
     pub backoff_max: Duration,
+    /// When an answer that loses much of what is in force is held back until it is given again; by
+    /// default when it loses more than half of the streams, clusters or topics, or all of them, and
+    /// until it is given again a second or longer after the first time. `None`: never.
+    pub shrink_guard: Option<ShrinkGuard>,
+    /// How many failures in a row end the source, and how; `None`, the default: it waits for ever.
+    ///
+    /// A definite failure that stays the same counts once in the time after which a transient one
+    /// would be asked about again.
+    pub failure_threshold: Option<FailureThreshold>,
+    /// How long a service may fail before the health stream says how old what is in force is, and says
+    /// it again each time it is twice as old; 60 s by default. `None`: it never does.
+    pub stale_after: Option<Duration>,
 }
 
 impl Default for MetadataOptions {
@@ -37,6 +52,12 @@ impl Default for MetadataOptions {
             deadline: Duration::from_secs(10),
             backoff_min: Duration::from_millis(200),
             backoff_max: Duration::from_secs(5),
+            shrink_guard: Some(ShrinkGuard {
+                loss_percent_max: 50,
+                confirmed_after: Duration::from_secs(1),
+            }),
+            failure_threshold: None,
+            stale_after: Some(Duration::from_secs(60)),
         }
     }
 }
@@ -55,6 +76,10 @@ impl MetadataOptions {
 pub(crate) enum MetadataEvent {
     /// It gave an answer that differs from the last one.
     Answered(StreamsMetadata),
+    /// It gave the last answer again.
+    Repeated,
+    /// It gives no other answer than the last one, ever.
+    Settled,
     /// It gave no answer. A definite failure that stays the same is reported again only after the
     /// delay that a transient one would have, although it is asked at its own interval.
     Failed {
@@ -70,6 +95,9 @@ pub(crate) enum MetadataEvent {
 /// What is called with what happens; it ends the thread by `Break`.
 pub(crate) type OnMetadata = Box<dyn FnMut(MetadataEvent) -> ControlFlow<()> + Send>;
 
+/// Says whether an answer can be used; one that cannot is a failure.
+pub(crate) type CheckAnswer = Box<dyn Fn(&StreamsMetadata) -> Result<(), MetadataError> + Send>;
+
 /// Asks a metadata service until it is dropped.
 ///
 /// Dropping it does not wait: `on_event` can be running at that moment, and is not called again
@@ -82,10 +110,12 @@ pub(crate) struct MetadataThread {
 }
 
 impl MetadataThread {
-    /// Starts to ask `service`; `on_event` is called with what happens.
+    /// Starts to ask `service`; `on_event` is called with what happens, and with answers that `check`
+    /// lets pass.
     pub(crate) fn start(
         service: Box<dyn MetadataService>,
         options: MetadataOptions,
+        check: CheckAnswer,
         on_event: OnMetadata,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = bounded(0);
@@ -96,11 +126,13 @@ impl MetadataThread {
             .spawn(move || serve(service, &questions, &answer))?;
         let asker = Asker {
             options,
+            check,
             on_event,
             stopped,
             ask,
             answers,
             last: None,
+            newest: None,
             consecutive: 0,
             reported: None,
         };
@@ -115,6 +147,7 @@ impl MetadataThread {
 struct Answer {
     said: Result<StreamsMetadata, MetadataError>,
     interval: Option<Duration>,
+    version: Option<u64>,
 }
 
 /// Answers `questions`, each of which is the deadline, by `service`, until nobody asks.
@@ -127,7 +160,12 @@ fn serve(
         let asked = catch_unwind(AssertUnwindSafe(|| {
             let said = service.ask(deadline);
             let interval = service.interval();
-            Answer { said, interval }
+            let version = service.version();
+            Answer {
+                said,
+                interval,
+                version,
+            }
         }));
         let answer = asked.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(ToString::to_string);
@@ -136,6 +174,7 @@ fn serve(
             Answer {
                 said: Err(MetadataError::Panicked { message }),
                 interval: None,
+                version: None,
             }
         });
         if answers.send(answer).is_err() {
@@ -149,11 +188,14 @@ type Flow = ControlFlow<()>;
 
 struct Asker {
     options: MetadataOptions,
+    check: CheckAnswer,
     on_event: OnMetadata,
     stopped: Receiver<()>,
     ask: Sender<Instant>,
     answers: Receiver<Answer>,
     last: Option<StreamsMetadata>,
+    /// The greatest version of an answer that could be used.
+    newest: Option<u64>,
     consecutive: u32,
     /// The last failure that was reported, and until when the same one is not reported again.
     reported: Option<(String, Instant)>,
@@ -168,26 +210,29 @@ impl Asker {
     fn round(&mut self) -> Flow {
         let wait = match self.answer() {
             ControlFlow::Break(()) => return ControlFlow::Break(()),
-            ControlFlow::Continue(Answer { said, interval }) => {
-                match said.and_then(|metadata| described(&metadata).map(|()| metadata)) {
-                    Ok(metadata) => {
-                        self.succeeded(metadata)?;
-                        let Some(interval) = interval else {
-                            return ControlFlow::Break(());
-                        };
-                        interval
-                    }
-                    Err(error) => {
-                        let kind = error.kind();
-                        self.failed(error)?;
-                        let backoff = self.options.backoff(self.consecutive);
-                        match kind {
-                            FailureKind::Definite => interval.unwrap_or(backoff),
-                            FailureKind::Transient => backoff,
-                        }
+            ControlFlow::Continue(Answer {
+                said,
+                interval,
+                version,
+            }) => match said.and_then(|metadata| self.usable(metadata, version)) {
+                Ok(metadata) => {
+                    self.succeeded(metadata)?;
+                    let Some(interval) = interval else {
+                        (self.on_event)(MetadataEvent::Settled)?;
+                        return ControlFlow::Break(());
+                    };
+                    interval
+                }
+                Err(error) => {
+                    let kind = error.kind();
+                    self.failed(error)?;
+                    let backoff = self.options.backoff(self.consecutive);
+                    match kind {
+                        FailureKind::Definite => interval.unwrap_or(backoff),
+                        FailureKind::Transient => backoff,
                     }
                 }
-            }
+            },
         };
         match self.stopped.recv_timeout(wait) {
             Err(RecvTimeoutError::Timeout) => ControlFlow::Continue(()),
@@ -219,13 +264,30 @@ impl Asker {
         }
     }
 
+    /// An answer that can be used.
+    fn usable(
+        &mut self,
+        metadata: StreamsMetadata,
+        version: Option<u64>,
+    ) -> Result<StreamsMetadata, MetadataError> {
+        if let (Some(version), Some(newest)) = (version, self.newest)
+            && version < newest
+        {
+            return Err(MetadataError::Old { version, newest });
+        }
+        metadata.check_described()?;
+        (self.check)(&metadata)?;
+        self.newest = version.or(self.newest);
+        Ok(metadata)
+    }
+
     fn succeeded(&mut self, metadata: StreamsMetadata) -> Flow {
         self.reported = None;
         if std::mem::take(&mut self.consecutive) > 0 {
             (self.on_event)(MetadataEvent::Recovered)?;
         }
         if self.last.as_ref() == Some(&metadata) {
-            return ControlFlow::Continue(());
+            return (self.on_event)(MetadataEvent::Repeated);
         }
         self.last = Some(metadata.clone());
         (self.on_event)(MetadataEvent::Answered(metadata))
@@ -245,235 +307,5 @@ impl Asker {
         let consecutive = self.consecutive;
         self.reported = Some((words, now + self.options.backoff(consecutive)));
         (self.on_event)(MetadataEvent::Failed { consecutive, error })
-    }
-}
-
-/// Checks that every cluster that a stream names is described.
-fn described(metadata: &StreamsMetadata) -> Result<(), MetadataError> {
-    let Some((stream, cluster)) = metadata.undescribed() else {
-        return Ok(());
-    };
-    let nearest = nearest_key(cluster.as_str(), &metadata.clusters).cloned();
-    Err(MetadataError::Undescribed {
-        stream: stream.clone(),
-        cluster: cluster.clone(),
-        nearest,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-    use crate::metadata::FixedMetadataService;
-    use crate::model::{ClientProperties, KafkaStream};
-
-    /// A guard against hangs alone.
-    const SOON: Duration = Duration::from_secs(30);
-
-    /// Asks a closure.
-    struct Scripted<F>(F);
-
-    impl<F> MetadataService for Scripted<F>
-    where
-        F: FnMut() -> Result<StreamsMetadata, MetadataError> + Send + 'static,
-    {
-        fn ask(&mut self, _deadline: Instant) -> Result<StreamsMetadata, MetadataError> {
-            (self.0)()
-        }
-
-        fn interval(&self) -> Option<Duration> {
-            Some(Duration::from_millis(1))
-        }
-    }
-
-    fn options() -> MetadataOptions {
-        MetadataOptions {
-            deadline: SOON,
-            backoff_min: Duration::from_millis(1),
-            backoff_max: Duration::from_millis(2),
-        }
-    }
-
-    fn orders(topic: &str) -> StreamsMetadata {
-        let read = KafkaStream::new().with_topics("a", [topic]).unwrap();
-        StreamsMetadata::new()
-            .with_cluster("a", ClientProperties::new())
-            .and_then(|metadata| metadata.with_stream("orders", read))
-            .unwrap()
-    }
-
-    /// Starts `service`, and gives what it is told in words. The channel ends with the thread.
-    fn start(
-        service: impl MetadataService,
-        options: MetadataOptions,
-    ) -> (MetadataThread, Receiver<String>) {
-        let (send, events) = bounded(100);
-        let on_event = move |event| {
-            let words = match event {
-                MetadataEvent::Answered(metadata) => {
-                    let topics: Vec<_> = metadata.topics().into_values().flatten().collect();
-                    format!("answered {}", topics[0])
-                }
-                MetadataEvent::Failed { consecutive, error } => {
-                    format!("failed {consecutive}: {}", error.words())
-                }
-                MetadataEvent::Recovered => "recovered".to_owned(),
-            };
-            match send.send(words) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
-        };
-        let thread = MetadataThread::start(Box::new(service), options, Box::new(on_event));
-        (thread.unwrap(), events)
-    }
-
-    fn take(events: &Receiver<String>, count: usize) -> Vec<String> {
-        let next = |_| events.recv_timeout(SOON).unwrap();
-        (0..count).map(next).collect()
-    }
-
-    /// S11.
-    #[test]
-    fn failures_are_counted_from_one_again_after_an_answer() {
-        let mut asked = 0;
-        let service = Scripted(move || {
-            asked += 1;
-            match asked {
-                1 | 2 | 5 => Err(MetadataError::unavailable(io::Error::other("down"))),
-                3 | 4 | 6 => Ok(orders("x")),
-                _ => Ok(orders("y")),
-            }
-        });
-
-        let (_thread, events) = start(service, options());
-
-        assert_eq!(
-            take(&events, 7),
-            [
-                "failed 1: metadata service: asking failed: down",
-                "failed 2: metadata service: asking failed: down",
-                "recovered",
-                "answered x",
-                "failed 1: metadata service: asking failed: down",
-                "recovered",
-                "answered y",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_service_that_panics_fails_and_is_asked_again() {
-        let mut asked = 0;
-        let service = Scripted(move || {
-            asked += 1;
-            assert!(asked > 1, "not today");
-            Ok(orders("x"))
-        });
-
-        let (_thread, events) = start(service, options());
-
-        assert_eq!(
-            take(&events, 3),
-            [
-                "failed 1: metadata service: panicked: not today",
-                "recovered",
-                "answered x"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_service_without_an_interval_is_asked_once() {
-        let (_thread, events) = start(FixedMetadataService::new(orders("x")), options());
-
-        assert_eq!(take(&events, 1), ["answered x"]);
-        let ended = events.recv_timeout(SOON);
-        assert_eq!(ended, Err(RecvTimeoutError::Disconnected));
-    }
-
-    #[test]
-    fn an_answer_that_names_a_cluster_it_does_not_describe_is_a_failure() {
-        let mut metadata = orders("x");
-        let cluster = metadata.clusters.pop_first().unwrap().1;
-        metadata.clusters.insert("b".try_into().unwrap(), cluster);
-
-        let (_thread, events) = start(FixedMetadataService::new(metadata), options());
-
-        assert_eq!(
-            take(&events, 1),
-            ["failed 1: stream orders: cluster 'a' is not described; \
-                 expected one of the described clusters; did you mean 'b'?"]
-        );
-    }
-
-    #[test]
-    fn a_definite_failure_that_stays_the_same_is_reported_once_a_delay() {
-        let mut asked = 0;
-        let service = Scripted(move || {
-            asked += 1;
-            if asked < 50 {
-                Err(MetadataError::invalid("no streams"))
-            } else {
-                Ok(orders("x"))
-            }
-        });
-        let slow = MetadataOptions {
-            backoff_min: SOON,
-            backoff_max: SOON,
-            ..options()
-        };
-
-        let (_thread, events) = start(service, slow);
-
-        assert_eq!(
-            take(&events, 3),
-            [
-                "failed 1: metadata service: the answer cannot be used: no streams",
-                "recovered",
-                "answered x",
-            ]
-        );
-    }
-
-    /// The service hangs until the test lets go of it.
-    #[test]
-    fn a_service_that_hangs_is_reported_and_does_not_hold_up_the_end() {
-        let (release, hanging) = bounded::<()>(0);
-        let service = Scripted(move || {
-            let released = hanging.recv();
-            assert!(released.is_err(), "nothing is sent");
-            Ok(orders("x"))
-        });
-        let impatient = MetadataOptions {
-            deadline: Duration::from_millis(2),
-            ..options()
-        };
-
-        let (thread, events) = start(service, impatient);
-        let late = take(&events, 2);
-        drop(thread);
-        while events.recv_timeout(SOON).is_ok() {}
-
-        assert!(late[0].starts_with("failed 1: metadata service: no answer after 0.0 s"));
-        assert!(late[1].starts_with("failed 2: metadata service: no answer after 0.0 s"));
-        assert_eq!(
-            events.recv_timeout(SOON),
-            Err(RecvTimeoutError::Disconnected)
-        );
-        drop(release);
-    }
-
-    #[test]
-    fn the_delay_doubles_up_to_its_limit() {
-        let options = MetadataOptions::default();
-        let millis = |failures| options.backoff(failures).as_millis();
-
-        assert_eq!(
-            [1, 2, 3, 5, 6, 99].map(millis),
-            [200, 400, 800, 3200, 5000, 5000]
-        );
     }
 }
