@@ -318,7 +318,10 @@ impl KafkaSource {
             log: parts.log,
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
-                resume: self.shared.settings.resume,
+                resume: settings.resume,
+                shrink_guard: settings.metadata.shrink_guard,
+                failure_threshold: settings.metadata.failure_threshold,
+                stale_after: settings.metadata.stale_after,
                 ..CoordinatorOptions::new(0)
             },
         }

@@ -199,6 +199,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
         }
         self.forget_old(now);
+        self.tell_stale(now);
     }
 
     /// Waits for something of a split, and no longer for what was awaited of it before.

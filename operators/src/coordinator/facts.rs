@@ -28,7 +28,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.forgotten = self.epochs.first;
         if let Some((epoch, metadata)) = restored.metadata {
             self.metadata_epoch = self.metadata_epoch.max(epoch);
-            self.stored = Some(metadata);
+            self.answers.stored = Some(metadata);
         }
         self.rewound = restored.rewound;
         self.replaying = restored.replay.map(Replaying::new);
@@ -90,18 +90,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.planning.forget(split);
     }
 
-    /// The metadata service does not answer: what was in force before the restart is, until it does.
-    pub(super) fn metadata_failed(&mut self, now: Duration) {
-        if let Some(stored) = self.stored.take_if(|_| self.metadata.is_none()) {
-            self.adopt(stored, now);
-        }
-    }
-
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
         if self.hold_metadata(&metadata) {
             return;
         }
-        (self.stored, self.after_replay) = (None, None);
+        (self.answers.stored, self.after_replay) = (None, None);
         if self.metadata.as_ref() == Some(&metadata) {
             return;
         }

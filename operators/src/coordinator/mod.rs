@@ -7,6 +7,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod advance;
+mod answers;
 mod command;
 mod facts;
 mod kept;
@@ -40,6 +41,8 @@ use crate::protocol::{Configuration, Directive, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
+use self::answers::Answers;
+pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
 pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
 use self::plan::Planning;
@@ -101,9 +104,7 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     metadata_epoch: MetadataEpoch,
     /// The last epoch that the readers were told.
     metadata_told: MetadataEpoch,
-    /// What was in force before the restart, until the service has answered or failed.
-    stored: Option<S::Metadata>,
-    early: Early<S::Metadata>,
+    answers: Answers<S::Metadata>,
     planning: Planning<S, A>,
     /// Every split whose start is recorded and that was not forgotten, and those that are resolved.
     splits: BTreeMap<S, Entry<S>>,
@@ -164,18 +165,6 @@ enum Phase {
     Ended,
 }
 
-/// What the metadata service said before the log was open.
-///
-/// Nothing is done about it until then: splits that are in the log would be taken for new ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-enum Early<M> {
-    #[default]
-    Nothing,
-    Failed,
-    /// Its last answer.
-    Answered(M),
-}
-
 /// What is awaited of a split: one thing at a time, by a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Awaited {
@@ -199,8 +188,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             metadata: None,
             metadata_epoch: MetadataEpoch::default(),
             metadata_told: MetadataEpoch::default(),
-            stored: None,
-            early: Early::Nothing,
+            answers: Answers::new(),
             planning: Planning::new(assignor),
             splits: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -241,7 +229,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
-        let mut due = [deadline, kept, plan];
+        let mut due = [deadline, kept, plan, self.stale_due()];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -326,11 +314,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 if let Phase::Gathering { log_open } = &mut self.phase {
                     *log_open = true;
                 }
-                match std::mem::take(&mut self.early) {
-                    Early::Nothing => {}
-                    Early::Failed => self.metadata_failed(now),
-                    Early::Answered(metadata) => self.adopt(metadata, now),
-                }
+                self.hear_early(now);
             }
             Err(error) => self.wedge("binding log", error.to_string()),
         }
@@ -372,17 +356,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The discovery answered.
     pub fn handle_discovery(&mut self, event: DiscoveryEvent<S>, now: Duration) {
-        let too_early = self.phase == (Phase::Gathering { log_open: false });
         match event {
-            DiscoveryEvent::Metadata(metadata) if too_early => {
-                self.early = Early::Answered(metadata);
-            }
-            DiscoveryEvent::Metadata(metadata) => self.adopt(metadata, now),
-            DiscoveryEvent::MetadataFailed if too_early => {
-                if self.early == Early::Nothing {
-                    self.early = Early::Failed;
-                }
-            }
+            DiscoveryEvent::Metadata(metadata) => self.metadata_answered(metadata, now),
+            DiscoveryEvent::MetadataRepeated => self.metadata_repeated(now),
+            DiscoveryEvent::MetadataSettled => self.metadata_settled(now),
             DiscoveryEvent::MetadataFailed => self.metadata_failed(now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
             DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
@@ -438,7 +415,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
         (&self.metadata, &self.metadata_epoch, &self.metadata_told).hash(hasher);
-        (&self.stored, &self.early).hash(hasher);
+        self.answers.hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);

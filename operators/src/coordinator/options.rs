@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::answers::{FailureThreshold, ShrinkGuard};
 use crate::resume::Resume;
 
 /// What the coordinator is told once.
@@ -42,6 +43,13 @@ pub struct CoordinatorOptions {
     pub kept_for: Duration,
     /// How many positions of splits that are not listed are kept; beyond it the oldest goes.
     pub kept_max: usize,
+    /// When an answer of the metadata service that loses much is held back; `None` never.
+    pub shrink_guard: Option<ShrinkGuard>,
+    /// How many failures of the metadata service in a row end the source; `None`: none ever does.
+    pub failure_threshold: Option<FailureThreshold>,
+    /// How long the metadata service may not answer before a person is told how old what is in force is;
+    /// `None`: for ever.
+    pub stale_after: Option<Duration>,
     /// Whether a reader prepares for a split before the one that has it is asked to release it, so
     /// that the split is not without a reader while that one connects.
     pub prepare: bool,
@@ -69,6 +77,9 @@ impl CoordinatorOptions {
             release_deadline: Duration::from_secs(10),
             kept_for: Duration::from_secs(7 * 24 * 60 * 60),
             kept_max: 100_000,
+            shrink_guard: None,
+            failure_threshold: None,
+            stale_after: None,
             prepare: false,
             prepare_deadline: Duration::from_secs(1),
         }

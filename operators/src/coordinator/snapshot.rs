@@ -92,7 +92,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             };
             (split.clone(), restored)
         });
-        let metadata = self.metadata.clone().or_else(|| self.stored.clone());
+        let metadata = self
+            .metadata
+            .clone()
+            .or_else(|| self.answers.stored.clone());
         Restored {
             incarnation: self.incarnation,
             reserved: self.ticks.asked,
