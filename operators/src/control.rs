@@ -85,6 +85,12 @@ impl<S: Split> SourceControl<S> {
         self.ask(Command::Readmit(split));
     }
 
+    /// Puts the answer of the metadata service in force that is held back at that moment, since it loses
+    /// much of what is in force.
+    pub fn confirm_metadata(&self) {
+        self.ask(Command::ConfirmMetadata);
+    }
+
     /// Runs the assignor now.
     pub fn rebalance(&self) {
         self.ask(Command::Rebalance);

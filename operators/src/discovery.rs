@@ -127,6 +127,11 @@ pub enum DiscoveryRequest<S: Split> {
 pub enum DiscoveryEvent<S: Split> {
     /// The metadata service answered; the answer may equal the one before.
     Metadata(S::Metadata),
+    /// The metadata service gave its last answer again. Whoever tells every answer as
+    /// [`Metadata`](Self::Metadata) need not tell this.
+    MetadataRepeated,
+    /// The metadata service will never give another answer than its last one.
+    MetadataSettled,
     /// The metadata service did not answer, and is asked again. What is known stays in force.
     MetadataFailed,
     /// These splits exist. Splits that are not named may exist too.

@@ -234,6 +234,8 @@ pub enum Command<S: Split> {
     Resume(S),
     /// Read a split on that was quarantined, from where it failed.
     Readmit(S),
+    /// Put the answer of the metadata service in force that is held back, since it loses much.
+    ConfirmMetadata,
     /// Run the assignor now.
     Rebalance,
     /// Say what the assignor would do, without doing it.

@@ -1,6 +1,7 @@
 //! The unit of reading: what a split is, where reading it goes on, and what lists it.
 
-use std::fmt::{Debug, Display};
+use std::collections::BTreeSet;
+use std::fmt::{self, Debug, Display};
 use std::hash::Hash;
 
 use serde::Serialize;
@@ -115,8 +116,64 @@ pub trait Metadata<S>: Portable {
         None
     }
 
+    /// What `next` does not list any more of what this one lists, a kind at a time: for example
+    /// clusters, topics. A coordinator can hold back an answer that loses too much of a kind.
+    ///
+    /// By default nothing is ever lost, so nothing is held back.
+    fn losses(&self, _next: &Self) -> Vec<Loss> {
+        Vec::new()
+    }
+
     /// Whether this metadata lists `split`.
     fn lists(&self, split: &S) -> bool {
         self.lists_group(&Self::group_of(split))
+    }
+}
+
+/// What one metadata lists of a kind and another does not list any more.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Loss {
+    /// What the kind is called in the plural: `clusters`, `topics`.
+    pub kind: &'static str,
+    /// The names of what is lost.
+    pub lost: Vec<String>,
+    /// How many there were.
+    pub of: usize,
+}
+
+impl Loss {
+    /// What of `before` is not in `after`.
+    pub fn between<T: Display + Ord>(
+        kind: &'static str,
+        before: &BTreeSet<T>,
+        after: &BTreeSet<T>,
+    ) -> Self {
+        Self {
+            kind,
+            lost: before.difference(after).map(T::to_string).collect(),
+            of: before.len(),
+        }
+    }
+
+    /// Whether it is all there was, or more than `percent` of it.
+    pub(crate) fn exceeds(&self, percent: u8) -> bool {
+        let lost = self.lost.len();
+        lost > 0 && (lost == self.of || lost * 100 > self.of * usize::from(percent))
+    }
+}
+
+/// The most names that a loss shows.
+const NAMES_MAX: usize = 5;
+
+impl Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lost, kind) = (self.lost.len(), self.kind);
+        write!(f, "{lost} of {} {kind} (", self.of)?;
+        let shown = &self.lost[..lost.min(NAMES_MAX)];
+        f.write_str(&shown.join(", "))?;
+        match lost - shown.len() {
+            0 => f.write_str(")"),
+            more => write!(f, " and {more} more)"),
+        }
     }
 }

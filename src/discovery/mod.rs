@@ -119,10 +119,16 @@ impl KafkaDiscovery {
     ) -> Self {
         let (sender, events) = bounded(EVENTS_MAX);
         let outlet = Outlet::new(sender, wake);
-        let mut streams = SubscribedStreams::new(subscription, outlet.clone());
+        let mut streams = SubscribedStreams::new(subscription.clone(), outlet.clone());
+        // What only streams say that are not read contradicts nothing.
+        let check = move |metadata: &StreamsMetadata| {
+            let selected = subscription.select(metadata).metadata;
+            selected.check_agreed()
+        };
         let asking = MetadataThread::start(
             service,
             options.metadata.clone(),
+            Box::new(check),
             Box::new(move |event| streams.on_event(event)),
         );
         let mut own = VecDeque::new();

@@ -211,7 +211,8 @@ impl KafkaSourceBuilder {
         self
     }
 
-    /// How the metadata service is asked: its deadline, and the back-off after a failure.
+    /// How the metadata service is asked and believed: its deadline, the back-off after a failure, which
+    /// answers are held back, how many failures are borne.
     #[must_use]
     pub fn metadata_options(mut self, options: MetadataOptions) -> Self {
         self.settings.metadata = options;

@@ -318,10 +318,13 @@ impl KafkaSource {
             log: parts.log,
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
-                resume: self.shared.settings.resume,
-                identify_every: Some(self.shared.settings.identify_every),
-                identify_within: self.shared.settings.identify_within,
-                losses: self.shared.settings.losses.policies(),
+                resume: settings.resume,
+                identify_every: Some(settings.identify_every),
+                identify_within: settings.identify_within,
+                losses: settings.losses.policies(),
+                shrink_guard: settings.metadata.shrink_guard,
+                failure_threshold: settings.metadata.failure_threshold,
+                stale_after: settings.metadata.stale_after,
                 ..CoordinatorOptions::new(0)
             },
         }

@@ -109,14 +109,42 @@ impl RealKafka {
 
     /// Creates a topic and waits until each of its partitions has a leader.
     pub(crate) fn create_topic(&self, cluster: &str, topic: &str, partitions: i32) {
+        self.create_topic_with(cluster, topic, partitions, &[]);
+    }
+
+    /// The same with settings of the topic.
+    pub(crate) fn create_topic_with(
+        &self,
+        cluster: &str,
+        topic: &str,
+        partitions: i32,
+        settings: &[(&str, &str)],
+    ) {
         self.administer(cluster, |admin| {
-            let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+            let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+            for (name, value) in settings {
+                new = new.set(name, value);
+            }
             let results = block_on(admin.create_topics([&new], &options()));
             expect_done(
                 results,
                 &format!("cluster {cluster}: creating topic {topic}"),
             );
             await_partitions(admin, topic, partitions);
+        });
+    }
+
+    /// Creates a topic of one partition on these brokers, of which the first leads it.
+    pub(crate) fn create_topic_on(&self, cluster: &str, topic: &str, brokers: &[i32]) {
+        self.administer(cluster, |admin| {
+            let assignment = [brokers];
+            let new = NewTopic::new(topic, 1, TopicReplication::Variable(&assignment));
+            let results = block_on(admin.create_topics([&new], &options()));
+            expect_done(
+                results,
+                &format!("cluster {cluster}: creating topic {topic}"),
+            );
+            await_partitions(admin, topic, 1);
         });
     }
 

@@ -33,6 +33,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.phase == Phase::Replaying {
             self.expire(now);
             self.plan(now);
+            self.reserve_epochs();
             self.replay(now);
             // Once all was given again, ticks are reserved and opened.
             self.start(now);
@@ -43,6 +44,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.close(now);
             self.prove(now);
             self.reserve(now);
+            self.reserve_epochs();
             self.tick(now);
         }
         // Nothing precedes the record of the incarnation.
@@ -82,9 +84,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 snapshot.rewound = true;
                 self.to_append.push(LogRecord::Snapshot(snapshot));
             }
+            self.reserve_epochs();
             self.ask_reservation(self.tick_after(self.ticks.asked, now));
         }
-        if self.phase != Phase::Reserving || self.ticks.reserved < self.ticks.asked {
+        let settled = self.ticks.reserved >= self.ticks.asked && self.epochs.settled();
+        if self.phase != Phase::Reserving || !settled {
             return;
         }
         if self.replaying.is_some() {
@@ -206,6 +210,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
         }
         self.forget_old(now);
+        self.tell_stale(now);
     }
 
     /// Waits for something of a split, and no longer for what was awaited of it before.

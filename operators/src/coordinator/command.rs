@@ -40,6 +40,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Command::Pause(split) => self.pause(&split, true, now),
             Command::Resume(split) => self.pause(&split, false, now),
             Command::Readmit(split) => self.readmit(split, now),
+            Command::ConfirmMetadata => self.confirm_metadata(now),
             Command::Rebalance => {
                 self.planning.obey(now);
                 Ok(())
@@ -67,7 +68,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
-    fn end(&mut self, now: Duration) {
+    pub(super) fn end(&mut self, now: Duration) {
         match self.phase {
             // What was bound before is given again in whole: the end comes right after it.
             Phase::Running | Phase::Replaying if self.ticks.ending == Ending::No => {

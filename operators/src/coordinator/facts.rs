@@ -23,9 +23,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn restore(&mut self, restored: Restored<S>, now: Duration) {
         self.incarnation = restored.incarnation.next();
         self.ticks.restore(restored.reserved, restored.bound);
+        self.epochs.restore(restored.split_epochs);
+        self.forgotten = self.epochs.first;
         if let Some((epoch, metadata)) = restored.metadata {
             self.metadata_epoch = self.metadata_epoch.max(epoch);
-            self.stored = Some(metadata);
+            self.answers.stored = Some(metadata);
         }
         self.rewound = restored.rewound;
         self.replaying = restored.replay.map(Replaying::new);
@@ -49,7 +51,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 None => defect::is(Defect::RestoredBeforeMetadata),
             };
             self.bound.insert(split.clone(), position);
-            let mut entry = Entry::restored(ownership, listed);
+            let mut entry = Entry::restored(ownership, listed, self.epochs.first);
             entry.paused = one.paused && !defect::is(Defect::PauseForgotten);
             if let Some(replaying) = self.replaying.as_mut().filter(|_| entry.paused && again) {
                 entry.paused = false;
@@ -108,22 +110,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// As which split the one is read that was found as `origin`.
-    fn in_force(&self, origin: S) -> S {
+    fn read_as(&self, origin: S) -> S {
         self.generations.get(&origin).cloned().unwrap_or(origin)
-    }
-
-    /// The metadata service does not answer: what was in force before the restart is, until it does.
-    pub(super) fn metadata_failed(&mut self, now: Duration) {
-        if let Some(stored) = self.stored.take_if(|_| self.metadata.is_none()) {
-            self.adopt(stored, now);
-        }
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
         if self.hold_metadata(&metadata) {
             return;
         }
-        (self.stored, self.after_replay) = (None, None);
+        (self.answers.stored, self.after_replay) = (None, None);
         if self.metadata.as_ref() == Some(&metadata) {
             return;
         }
@@ -247,7 +242,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.heard_of(group);
         }
         for mut found in listed {
-            found.split = self.in_force(found.split);
+            found.split = self.read_as(found.split);
             if !self.splits.contains_key(&found.split) {
                 let sibling = known.contains(&S::Metadata::group_of(&found.split));
                 let request = self.next_request();
@@ -336,7 +331,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         for split in splits {
-            let split = self.in_force(split);
+            let split = self.read_as(split);
             let Some(entry) = self.splits.get_mut(&split).filter(|entry| !entry.gone) else {
                 continue;
             };

@@ -7,6 +7,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod advance;
+mod answers;
 mod command;
 mod facts;
 mod identity;
@@ -19,6 +20,7 @@ mod replay;
 mod report;
 mod restore;
 mod snapshot;
+mod split_epochs;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -41,6 +43,8 @@ use crate::protocol::{Configuration, Directive, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
+use self::answers::Answers;
+pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
 use self::identity::Proofs;
 pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
@@ -48,6 +52,7 @@ use self::plan::Planning;
 use self::replay::Replaying;
 pub(crate) use self::restore::{Restoration, Restored};
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
+use self::split_epochs::SplitEpochs;
 pub use self::tables::Tables;
 use self::ticks::{Ending, Ticks};
 use self::written::Written;
@@ -88,10 +93,10 @@ pub enum Intention<S: Split> {
 /// * **No position lost or made up.** A split is assigned at the position that its last owner
 ///   released, at the one it was bound at before a restart, or at its recorded start.
 /// * **Recorded first.** The start of a split is durable before its first assignment, a tick is
-///   reserved before it is opened, and a binding is durable before [`Directive::Durable`] and
-///   [`Intention::Publish`].
+///   reserved before it is opened and a split epoch before it is assigned, and a binding is durable
+///   before [`Directive::Durable`] and [`Intention::Publish`].
 /// * **Metadata first.** What is known from before a restart is read only once the metadata lists it.
-/// * **Monotone.** Epochs only grow, and what is said about an older assignment, request or metadata
+/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment, request or metadata
 ///   epoch is ignored and counted.
 #[derive(Clone)]
 pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
@@ -104,9 +109,7 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     metadata_epoch: MetadataEpoch,
     /// The last epoch that the readers were told.
     metadata_told: MetadataEpoch,
-    /// What was in force before the restart, until the service has answered or failed.
-    stored: Option<S::Metadata>,
-    early: Early<S::Metadata>,
+    answers: Answers<S::Metadata>,
     planning: Planning<S, A>,
     /// Every split whose start is recorded and that was not forgotten, and those that are resolved.
     splits: BTreeMap<S, Entry<S>>,
@@ -127,6 +130,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// The greatest epoch of a split that was forgotten. One that comes back is assigned above it, so
     /// that what was said about it before is not taken for news.
     forgotten: SplitEpoch,
+    /// Which split epochs may be assigned.
+    epochs: SplitEpochs,
     ticks: Ticks<S>,
     proofs: Proofs<S>,
     /// How often records were lost, or a split failed or started over because of that.
@@ -170,18 +175,6 @@ enum Phase {
     Ended,
 }
 
-/// What the metadata service said before the log was open.
-///
-/// Nothing is done about it until then: splits that are in the log would be taken for new ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-enum Early<M> {
-    #[default]
-    Nothing,
-    Failed,
-    /// Its last answer.
-    Answered(M),
-}
-
 /// What is awaited of a split: one thing at a time, by a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Awaited {
@@ -209,8 +202,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             metadata: None,
             metadata_epoch: MetadataEpoch::default(),
             metadata_told: MetadataEpoch::default(),
-            stored: None,
-            early: Early::Nothing,
+            answers: Answers::new(),
             planning: Planning::new(assignor),
             splits: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -221,6 +213,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             last_request: RequestId::default(),
             skew: 0,
             forgotten: SplitEpoch::default(),
+            epochs: SplitEpochs::default(),
             ticks: Ticks::new(),
             proofs: Proofs::default(),
             losses: 0,
@@ -253,7 +246,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
-        let mut due = [deadline, kept, plan, self.proofs.due()];
+        let proof = self.proofs.due();
+        let mut due = [deadline, kept, plan, proof, self.stale_due()];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -338,11 +332,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 if let Phase::Gathering { log_open } = &mut self.phase {
                     *log_open = true;
                 }
-                match std::mem::take(&mut self.early) {
-                    Early::Nothing => {}
-                    Early::Failed => self.metadata_failed(now),
-                    Early::Answered(metadata) => self.adopt(metadata, now),
-                }
+                self.hear_early(now);
             }
             Err(error) => self.wedge("binding log", error.to_string()),
         }
@@ -359,6 +349,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     self.intentions.push_back(Intention::Know(split, identity));
                 }
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
+                LogRecord::ReservedEpochs(epoch) => self.epochs.reserved = epoch,
                 LogRecord::Incarnation(_)
                 | LogRecord::Metadata { .. }
                 | LogRecord::Readmitted(_)
@@ -385,17 +376,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The discovery answered.
     pub fn handle_discovery(&mut self, event: DiscoveryEvent<S>, now: Duration) {
-        let too_early = self.phase == (Phase::Gathering { log_open: false });
         match event {
-            DiscoveryEvent::Metadata(metadata) if too_early => {
-                self.early = Early::Answered(metadata);
-            }
-            DiscoveryEvent::Metadata(metadata) => self.adopt(metadata, now),
-            DiscoveryEvent::MetadataFailed if too_early => {
-                if self.early == Early::Nothing {
-                    self.early = Early::Failed;
-                }
-            }
+            DiscoveryEvent::Metadata(metadata) => self.metadata_answered(metadata, now),
+            DiscoveryEvent::MetadataRepeated => self.metadata_repeated(now),
+            DiscoveryEvent::MetadataSettled => self.metadata_settled(now),
             DiscoveryEvent::MetadataFailed => self.metadata_failed(now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
             DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
@@ -457,10 +441,10 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
         (&self.metadata, &self.metadata_epoch, &self.metadata_told).hash(hasher);
-        (&self.stored, &self.early).hash(hasher);
+        self.answers.hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
-        (&self.last_request, &self.forgotten).hash(hasher);
+        (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
         (&self.proofs, &self.generations).hash(hasher);
         (&self.replaying, &self.after_replay).hash(hasher);

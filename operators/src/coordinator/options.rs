@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::answers::{FailureThreshold, ShrinkGuard};
 use crate::loss::LossPolicies;
 use crate::resume::Resume;
 
@@ -18,6 +19,9 @@ pub struct CoordinatorOptions {
     pub ticks_waiting_max: usize,
     /// How far ahead of the open tick ticks are reserved in the log.
     pub reserve_ahead: Duration,
+    /// How many split epochs are reserved in the log ahead of those that were assigned: so many times
+    /// about can one split move while an append is under way.
+    pub epochs_ahead: u64,
     /// After how many ticks the log gets all that a restart needs, so that it can drop what is older.
     pub snapshot_every: u32,
     /// After how many ranges it gets it at the latest, or after sixteen times the splits if that is more:
@@ -40,6 +44,13 @@ pub struct CoordinatorOptions {
     pub kept_for: Duration,
     /// How many positions of splits that are not listed are kept; beyond it the oldest goes.
     pub kept_max: usize,
+    /// When an answer of the metadata service that loses much is held back; `None` never.
+    pub shrink_guard: Option<ShrinkGuard>,
+    /// How many failures of the metadata service in a row end the source; `None`: none ever does.
+    pub failure_threshold: Option<FailureThreshold>,
+    /// How long the metadata service may not answer before a person is told how old what is in force is;
+    /// `None`: for ever.
+    pub stale_after: Option<Duration>,
     /// Whether a reader prepares for a split before the one that has it is asked to release it, so
     /// that the split is not without a reader while that one connects.
     pub prepare: bool,
@@ -66,6 +77,7 @@ impl CoordinatorOptions {
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
+            epochs_ahead: 1_000,
             snapshot_every: 6_000,
             snapshot_ranges: 100_000,
             plan_debounce: Duration::ZERO,
@@ -75,6 +87,9 @@ impl CoordinatorOptions {
             release_deadline: Duration::from_secs(10),
             kept_for: Duration::from_secs(7 * 24 * 60 * 60),
             kept_max: 100_000,
+            shrink_guard: None,
+            failure_threshold: None,
+            stale_after: None,
             prepare: false,
             prepare_deadline: Duration::from_secs(1),
             identify_every: None,

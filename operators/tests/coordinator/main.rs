@@ -17,6 +17,7 @@ mod model;
 #[path = "../support/quiet.rs"]
 mod quiet;
 
+mod answers;
 mod changes;
 #[cfg(feature = "defects")]
 mod defects;

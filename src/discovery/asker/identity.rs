@@ -7,7 +7,7 @@ use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::epoch::RequestId;
 use timely_splits::loss::Remains;
 
-use super::{Asker, TRANSIENT};
+use super::{Asker, DEFINITE, TRANSIENT};
 use crate::discovery::inbox::WantedIdentities;
 use crate::discovery::outlet::Unheard;
 use crate::discovery::starts::Backoff;
@@ -103,7 +103,7 @@ pub(super) fn ask<'a>(
 }
 
 /// That a name reaches another Kafka cluster than it did.
-pub(super) fn foreign_words(was: &KafkaClusterId, is: &KafkaClusterId) -> String {
+fn foreign_words(was: &KafkaClusterId, is: &KafkaClusterId) -> String {
     format!(
         "another Kafka cluster answers at its address: its id was {}, and is {}; nothing of it is read; \
          expected the one before, or that its splits are readmitted",
@@ -145,6 +145,23 @@ impl Asker {
             self.identities.backoff = Backoff::new();
         }
         Ok(())
+    }
+
+    /// Says whether the Kafka cluster that answers is the one that the log knows by this name.
+    pub(super) fn compare(
+        &mut self,
+        subject: &str,
+        id: Option<&KafkaClusterId>,
+    ) -> Result<(), Unheard> {
+        let was = id.and_then(|id| self.claims.contradicted(&self.cluster, id));
+        self.foreign = was.is_some();
+        match (was, id) {
+            (Some(was), Some(id)) => {
+                let message = foreign_words(&was, id);
+                self.voice.say(subject, DEFINITE, &message)
+            }
+            _ => self.voice.well(subject, "it answers"),
+        }
     }
 
     fn identify_later(&mut self) {

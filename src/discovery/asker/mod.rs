@@ -318,14 +318,7 @@ impl Asker {
             return Ok(true);
         }
         self.refused = false;
-        let was = (id.as_ref()).and_then(|id| self.claims.contradicted(&self.cluster, id));
-        self.foreign = was.is_some();
-        if let (Some(was), Some(id)) = (was, &id) {
-            self.voice
-                .say(&subject, DEFINITE, &identity::foreign_words(&was, id))?;
-        } else {
-            self.voice.well(&subject, "it answers")?;
-        }
+        self.compare(&subject, id.as_ref())?;
         self.note(answers, id)?;
         self.report()?;
         Ok(true)

@@ -203,7 +203,9 @@ impl<R: DiscoveryRig> Driver<R> {
         match event {
             DiscoveryEvent::Metadata(metadata) => self.told = Some(metadata),
             DiscoveryEvent::Health(_) => self.health += 1,
-            DiscoveryEvent::MetadataFailed => {}
+            DiscoveryEvent::MetadataFailed
+            | DiscoveryEvent::MetadataRepeated
+            | DiscoveryEvent::MetadataSettled => {}
             DiscoveryEvent::Found { epoch, splits } => {
                 for found in splits {
                     self.listed("found", epoch, &found.split)?;
