@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::{Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
+use crate::binding::Binding;
 use crate::discovery::DiscoveryRequest;
 use crate::epoch::RequestId;
 use crate::event::SourceEvent;
@@ -75,9 +76,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.options.identify_every.is_none() {
             return all;
         }
-        let unproven = |record: &LogRecord<S>| match record {
-            LogRecord::Binding(binding) => Some(binding.tick) > self.proofs.proven,
-            _ => false,
+        let unproven = |record: &LogRecord<S>| {
+            let binding = binding_of(record);
+            binding.is_some_and(|binding| Some(binding.tick) > self.proofs.proven)
         };
         self.to_append.iter().position(unproven).unwrap_or(all)
     }
@@ -141,14 +142,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The last tick whose binding waits and is not proven.
     fn last_unproven(&self) -> Option<Tick> {
-        let last = self
-            .to_append
-            .iter()
-            .rev()
-            .find_map(|record| match record {
-                LogRecord::Binding(binding) => Some(binding.tick),
-                _ => None,
-            })?;
+        let last = self.to_append.iter().rev().find_map(binding_of)?.tick;
         (Some(last) > self.proofs.proven).then_some(last)
     }
 
@@ -164,12 +158,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .collect();
         let mut asked = BTreeMap::new();
         for record in &self.to_append {
-            let LogRecord::Binding(binding) = record else {
+            let binding = binding_of(record);
+            let Some(binding) = binding.filter(|one| Some(one.tick) > self.proofs.proven) else {
                 continue;
             };
-            if Some(binding.tick) <= self.proofs.proven {
-                continue;
-            }
             for range in &binding.ranges {
                 let entry = self.splits.get(&range.split);
                 // What is not known contradicts nothing.
@@ -178,8 +170,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 else {
                     continue;
                 };
-                let skipped = (binding.errors.iter()).any(|error| error.split == range.split);
-                if let Some(other) = entry.replaced_by.as_ref().filter(|_| !skipped) {
+                if let Some(other) = &entry.replaced_by {
                     return Err(self.replaced_words(&range.split, identity, other));
                 }
                 let group = S::Metadata::group_of(&range.split);
@@ -244,5 +235,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for split in heard {
             self.tell_identified(&split);
         }
+    }
+}
+
+/// The binding that a record is, if it is one.
+fn binding_of<S: Split>(record: &LogRecord<S>) -> Option<&Binding<S>> {
+    if let LogRecord::Binding(binding) = record {
+        Some(binding)
+    } else {
+        None
     }
 }
