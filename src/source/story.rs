@@ -3,6 +3,7 @@
 //! At `info` are the changes that a person made or has to know of, at `debug` what the source does
 //! about them split by split, at `trace` every tick.
 
+use timely_splits::binding::SplitError;
 use timely_splits::epoch::ReaderId;
 use timely_splits::event::{Observer, SourceEvent};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
@@ -80,11 +81,7 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             kind,
             message,
         } => tell_down(split, *reader, *kind, message),
-        SourceEvent::SplitLost { error, count } => tracing::warn!(
-            "split {}: {}; that is loss {count} of this run",
-            error.split,
-            error.message
-        ),
+        SourceEvent::SplitLost { error, count } => tell_loss(error, *count),
         SourceEvent::Bound { tick, splits } => {
             tracing::trace!("tick {tick}: durable, {} moved", counted(*splits, "split"));
         }
@@ -103,6 +100,11 @@ fn tell_down(split: &KafkaSplit, reader: ReaderId, kind: FailureKind, message: &
             tracing::error!("split {split}: worker {reader} stopped reading it: {message}");
         }
     }
+}
+
+fn tell_loss(error: &SplitError<KafkaSplit>, count: u64) {
+    let SplitError { split, message, .. } = error;
+    tracing::warn!("split {split}: {message}; that is loss {count} of this run");
 }
 
 fn tell_health(worker: usize, health: &Health) {
