@@ -175,6 +175,8 @@ impl<R: DiscoveryRig> Driver<R> {
             self.drain()?;
             self.bell.wait(self.patience() / 20);
         }
+        // The bell may have been rung, and is not rung again as long as nobody polls.
+        self.drain()?;
         Ok(())
     }
 
