@@ -244,7 +244,7 @@ fn print_table(all: &[Vec<Restart>]) {
         "log", "kill to first record, ms (min..max)", "start to all splits, ms (min..max)"
     );
     for restarts in all {
-        let Some(one) = restarts.first() else {
+        let Some(log) = restarts.first().map(|first| first.log) else {
             continue;
         };
         let first = spread(restarts.iter().map(|one| one.kill_to_first_record_ms));
@@ -253,7 +253,7 @@ fn print_table(all: &[Vec<Restart>]) {
                 .iter()
                 .map(|one| one.start_to_record_of_every_split_ms),
         );
-        println!("{:<10} {first:>36}   {every:>42}", one.log);
+        println!("{log:<10} {first:>36}   {every:>42}");
     }
 }
 

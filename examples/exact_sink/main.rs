@@ -55,9 +55,9 @@ struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
 
-    /// Where the log is: another folder, or s3://bucket/prefix, which the variables of the environment
-    /// that begin with AWS_ say how to reach
-    #[arg(long, value_name = "PLACE")]
+    /// Where the log is: another folder, or a bucket, which the variables of the environment that begin
+    /// with AWS_ say how to reach
+    #[arg(long, value_name = "FOLDER|s3://BUCKET/PREFIX")]
     log: Option<String>,
 
     /// How many shards the store has, which cannot be changed
