@@ -98,6 +98,7 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
         alarm,
         options: options.clone(),
         bound_before: None,
+        untold: Vec::new(),
     });
     builder.build(move |capabilities| {
         let mut capabilities = capabilities.into_iter();
@@ -152,6 +153,8 @@ struct EnumeratorOperator<T: SourceTime, S: Split> {
     options: SourceOptions<T, S>,
     /// The last tick that an earlier run bound.
     bound_before: Option<Tick>,
+    /// Where splits go on, if the discovery was not told.
+    untold: Vec<(S, S::Position)>,
 }
 
 impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
@@ -161,8 +164,14 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                 LogEvent::Opened(restored) => {
                     if let Ok(restored) = &*restored {
                         self.bound_before = restored.bound();
-                        for (split, position) in restored.positions() {
-                            self.discovery.bound(split, position);
+                        let positions = restored.positions();
+                        self.untold = positions
+                            .map(|(one, at)| (one.clone(), at.clone()))
+                            .collect();
+                        // A run that goes back may end before the log says so: then the one after it
+                        // is where this one is not.
+                        if !restored.goes_back() {
+                            self.tell_positions();
                         }
                     }
                     self.coordinator.handle_restored(*restored, now);
@@ -219,7 +228,10 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                     self.log.append(incarnation, records);
                 }
                 Intention::Compact(since) => self.log.compact(since),
-                Intention::Open(tick) => self.downgrade(tick),
+                Intention::Open(tick) => {
+                    self.tell_positions();
+                    self.downgrade(tick);
+                }
                 Intention::AskPast => self.log.ask_past(),
                 Intention::Publish { binding, next } => {
                     // A tick that is given again was bound before.
@@ -248,6 +260,13 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
             self.directives.close();
             self.bindings.close();
             self.health.close();
+        }
+    }
+
+    /// Tells the discovery where splits go on that the log had when it was opened.
+    fn tell_positions(&mut self) {
+        for (split, position) in std::mem::take(&mut self.untold) {
+            self.discovery.bound(&split, &position);
         }
     }
 

@@ -281,6 +281,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let ranges = binding.ranges.len();
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
+                if defect::is(Defect::FrontierBeforeDurable) {
+                    self.broadcast(&Directive::Durable(tick));
+                }
                 // Who was readmitted before the tick in which it failed was closed stays readmitted.
                 let failed = binding.errors.iter().map(|error| error.split.clone());
                 let (failed, readmitted): (Vec<_>, Vec<_>) = failed
