@@ -47,11 +47,13 @@ pub enum Defect {
     SnapshotBelieved,
     /// A run counts assignments from one, whatever the runs before it assigned.
     EpochsCountAnew,
+    /// Readers are told that a tick is durable as soon as all have closed it.
+    FrontierBeforeDurable,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NoSplitEpochCheck,
         Self::TakeoverOnSuspicion,
         Self::HandoverOfFetched,
@@ -69,6 +71,7 @@ impl Defect {
         Self::NotPrepared,
         Self::SnapshotBelieved,
         Self::EpochsCountAnew,
+        Self::FrontierBeforeDurable,
     ];
 }
 

@@ -42,8 +42,14 @@ pub trait SplitDiscovery<S: Split>: 'static {
     /// is durable.
     ///
     /// Nothing has to be done about it, which is the default; it is for who tells others how far the
-    /// source is. When the log is open, this is called for all that is in it. What is given again in a
-    /// replay is not bound again.
+    /// source is. It is always where a split is bound by what is in force in the log, and never more:
+    ///
+    /// * When the log is open, this is called for all that is in it.
+    /// * A run that goes back ([`At`](crate::resume::Resume::At)) tells where each split goes on, which
+    ///   can be an earlier position, once the log says that it went back, and not before. One that reads
+    ///   afresh tells nothing until a split has its start again.
+    /// * A run that gives ticks again ([`Replay`](crate::resume::Resume::Replay)) tells up to where splits
+    ///   were bound before. What is given again is not bound again, so that nothing goes back.
     fn bound(&mut self, _split: &S, _position: &S::Position) {}
 }
 

@@ -91,8 +91,8 @@ pub enum Intention<S: Split> {
 ///   reserved before it is opened and a split epoch before it is assigned, and a binding is durable
 ///   before [`Directive::Durable`] and [`Intention::Publish`].
 /// * **Metadata first.** What is known from before a restart is read only once the metadata lists it.
-/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment, request or metadata
-///   epoch is ignored and counted.
+/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment,
+///   request or metadata epoch is ignored and counted.
 #[derive(Clone)]
 pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     options: CoordinatorOptions,

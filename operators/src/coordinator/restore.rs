@@ -34,6 +34,11 @@ impl<S: Split> Restored<S> {
         self.bound
     }
 
+    /// Whether the run goes back, and the log does not say so yet.
+    pub(crate) fn goes_back(&self) -> bool {
+        self.rewound
+    }
+
     /// Up to where splits are bound, those that are to be given again too.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (&S, &S::Position)> {
         let ends = self.replay.as_ref().map(|replay| &replay.ends);
