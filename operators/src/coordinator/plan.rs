@@ -387,6 +387,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     entry.split_epoch = entry.split_epoch.next();
                 }
                 entry.ownership = Ownership::Assigned(reader);
+                entry.story.emitted = false;
                 let split_epoch = entry.split_epoch;
                 let assignment = Assignment {
                     split: split.clone(),
