@@ -39,9 +39,22 @@ fn main() {
         "what_appears_later_starts_by_its_own_rule",
         real::starts::later,
     ));
+    scenarios.push((
+        "only_what_is_committed_is_read_and_the_rest_is_passed",
+        real::transactions::committed,
+    ));
+    scenarios.push((
+        "what_is_not_committed_is_read_if_that_is_asked_for",
+        real::transactions::uncommitted,
+    ));
+    scenarios.push((
+        "what_compaction_has_left_is_read_to_the_end",
+        real::transactions::compacted,
+    ));
     let mut trials: Vec<_> = scenarios.into_iter().flat_map(on_both).collect();
     trials.extend(real::undisturbed::trials());
     trials.extend(real::offsets::trials());
+    trials.extend(real::shapes::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
 

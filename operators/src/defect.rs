@@ -45,11 +45,13 @@ pub enum Defect {
     NotPrepared,
     /// A snapshot is believed whatever it says.
     SnapshotBelieved,
+    /// A run counts assignments from one, whatever the runs before it assigned.
+    EpochsCountAnew,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::NoSplitEpochCheck,
         Self::TakeoverOnSuspicion,
         Self::HandoverOfFetched,
@@ -66,6 +68,7 @@ impl Defect {
         Self::FailedKeptForEver,
         Self::NotPrepared,
         Self::SnapshotBelieved,
+        Self::EpochsCountAnew,
     ];
 }
 

@@ -98,6 +98,7 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
         alarm,
         options: options.clone(),
         bound_before: None,
+        log_failed: false,
     });
     builder.build(move |capabilities| {
         let mut capabilities = capabilities.into_iter();
@@ -152,6 +153,8 @@ struct EnumeratorOperator<T: SourceTime, S: Split> {
     options: SourceOptions<T, S>,
     /// The last tick that an earlier run bound.
     bound_before: Option<Tick>,
+    /// Whether the log has failed at something, which is told to be over once it is open.
+    log_failed: bool,
 }
 
 impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
@@ -159,6 +162,10 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
         while let Some(event) = self.log.poll() {
             match event {
                 LogEvent::Opened(restored) => {
+                    if std::mem::take(&mut self.log_failed) {
+                        let well = HealthStatus::Well;
+                        self.say(Health::new("binding log", well, "it is open"));
+                    }
                     if let Ok(restored) = &*restored {
                         self.bound_before = restored.bound();
                         for (split, position) in restored.positions() {
@@ -169,11 +176,14 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                 }
                 LogEvent::Past(bindings) => self.coordinator.handle_past(bindings, now),
                 LogEvent::Appended => self.coordinator.handle_appended(now),
-                LogEvent::Failed(error) => self.say(Health::new(
-                    "binding log",
-                    HealthStatus::Failing(FailureKind::Transient),
-                    format!("{error}; trying again"),
-                )),
+                LogEvent::Failed(error) => {
+                    self.log_failed = true;
+                    self.say(Health::new(
+                        "binding log",
+                        HealthStatus::Failing(FailureKind::Transient),
+                        format!("{error}; trying again"),
+                    ));
+                }
                 LogEvent::NotCompacted(error) => self.say(Health::new(
                     "binding log",
                     HealthStatus::Failing(FailureKind::Transient),

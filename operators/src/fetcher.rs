@@ -65,7 +65,7 @@ pub trait SplitFetcher<S: Split>: 'static {
     ///
     /// A split with a lag that is not moved by any piece for long is taken for stuck, and is
     /// unassigned and assigned again.
-    fn lag(&self, _split: &S, _position: &S::Position) -> Option<u64> {
+    fn lag(&mut self, _split: &S, _position: &S::Position) -> Option<u64> {
         None
     }
 

@@ -3,7 +3,9 @@
 pub(crate) mod growth;
 pub(crate) mod offsets;
 pub(crate) mod replays;
+pub(crate) mod shapes;
 pub(crate) mod starts;
+pub(crate) mod transactions;
 pub(crate) mod undisturbed;
 
 use timely_kafka::model::ClientProperties;

@@ -109,8 +109,22 @@ impl RealKafka {
 
     /// Creates a topic and waits until each of its partitions has a leader.
     pub(crate) fn create_topic(&self, cluster: &str, topic: &str, partitions: i32) {
+        self.create_topic_with(cluster, topic, partitions, &[]);
+    }
+
+    /// The same with settings of the topic.
+    pub(crate) fn create_topic_with(
+        &self,
+        cluster: &str,
+        topic: &str,
+        partitions: i32,
+        settings: &[(&str, &str)],
+    ) {
         self.administer(cluster, |admin| {
-            let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+            let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+            for (name, value) in settings {
+                new = new.set(name, value);
+            }
             let results = block_on(admin.create_topics([&new], &options()));
             expect_done(
                 results,

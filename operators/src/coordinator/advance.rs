@@ -31,6 +31,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.phase == Phase::Replaying {
             self.expire(now);
             self.plan(now);
+            self.reserve_epochs();
             self.replay(now);
             // Once all was given again, ticks are reserved and opened.
             self.start(now);
@@ -40,6 +41,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.plan(now);
             self.close();
             self.reserve(now);
+            self.reserve_epochs();
             self.tick(now);
         }
         // Nothing precedes the record of the incarnation.
@@ -78,9 +80,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 snapshot.rewound = true;
                 self.to_append.push(LogRecord::Snapshot(snapshot));
             }
+            self.reserve_epochs();
             self.ask_reservation(self.tick_after(self.ticks.asked, now));
         }
-        if self.phase != Phase::Reserving || self.ticks.reserved < self.ticks.asked {
+        let settled = self.ticks.reserved >= self.ticks.asked && self.epochs.settled();
+        if self.phase != Phase::Reserving || !settled {
             return;
         }
         if self.replaying.is_some() {

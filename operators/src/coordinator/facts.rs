@@ -25,6 +25,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn restore(&mut self, restored: Restored<S>, now: Duration) {
         self.incarnation = restored.incarnation.next();
         self.ticks.restore(restored.reserved, restored.bound);
+        self.epochs.restore(restored.split_epochs);
+        self.forgotten = self.epochs.first;
         if let Some((epoch, metadata)) = restored.metadata {
             self.metadata_epoch = self.metadata_epoch.max(epoch);
             self.answers.stored = Some(metadata);
@@ -52,7 +54,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 None => defect::is(Defect::RestoredBeforeMetadata),
             };
             self.bound.insert(split.clone(), position);
-            let mut entry = Entry::restored(ownership, listed);
+            let mut entry = Entry::restored(ownership, listed, self.epochs.first);
             entry.paused = one.paused && !defect::is(Defect::PauseForgotten);
             if let Some(replaying) = self.replaying.as_mut().filter(|_| entry.paused && again) {
                 entry.paused = false;

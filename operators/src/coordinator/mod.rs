@@ -19,6 +19,7 @@ mod replay;
 mod report;
 mod restore;
 mod snapshot;
+mod split_epochs;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -44,12 +45,12 @@ use crate::tick::Tick;
 use self::answers::Answers;
 pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
 pub use self::options::CoordinatorOptions;
-use self::ownership::{Entry, Ownership};
+use self::ownership::Entry;
 use self::plan::Planning;
 use self::replay::Replaying;
-use self::restore::RestoredSplit;
 pub(crate) use self::restore::{Restoration, Restored};
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
+use self::split_epochs::SplitEpochs;
 pub use self::tables::Tables;
 use self::ticks::{Ending, Ticks};
 use self::written::Written;
@@ -88,10 +89,10 @@ pub enum Intention<S: Split> {
 /// * **No position lost or made up.** A split is assigned at the position that its last owner
 ///   released, at the one it was bound at before a restart, or at its recorded start.
 /// * **Recorded first.** The start of a split is durable before its first assignment, a tick is
-///   reserved before it is opened, and a binding is durable before [`Directive::Durable`] and
-///   [`Intention::Publish`].
+///   reserved before it is opened and a split epoch before it is assigned, and a binding is durable
+///   before [`Directive::Durable`] and [`Intention::Publish`].
 /// * **Metadata first.** What is known from before a restart is read only once the metadata lists it.
-/// * **Monotone.** Epochs only grow, and what is said about an older assignment, request or metadata
+/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment, request or metadata
 ///   epoch is ignored and counted.
 #[derive(Clone)]
 pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
@@ -125,6 +126,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// The greatest epoch of a split that was forgotten. One that comes back is assigned above it, so
     /// that what was said about it before is not taken for news.
     forgotten: SplitEpoch,
+    /// Which split epochs may be assigned.
+    epochs: SplitEpochs,
     ticks: Ticks<S>,
     /// Since when what is needed to start is waited for, until a person was told.
     starting_since: Option<Duration>,
@@ -197,6 +200,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             last_request: RequestId::default(),
             skew: 0,
             forgotten: SplitEpoch::default(),
+            epochs: SplitEpochs::default(),
             ticks: Ticks::new(),
             starting_since: None,
             stalled: false,
@@ -263,47 +267,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.ticks.ending == Ending::Reached
     }
 
-    /// All that a restart needs, as of the last closed tick.
-    ///
-    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
-    pub fn snapshot(&self) -> Snapshot<S> {
-        // The records of starts that are not durable are before the snapshot, wherever it is put.
-        let starting = self
-            .splits
-            .iter()
-            .filter_map(|(split, entry)| match &entry.ownership {
-                Ownership::Recording(start) => Some((split, start)),
-                Ownership::Resolving(_)
-                | Ownership::Idle { .. }
-                | Ownership::Assigned(_)
-                | Ownership::Releasing(_)
-                | Ownership::Quarantined { .. } => None,
-            });
-        let splits = self.bound.iter().chain(starting).map(|(split, position)| {
-            let entry = self.splits.get(split);
-            let restored = RestoredSplit {
-                position: position.clone(),
-                quarantined: self.quarantined.contains(split),
-                paused: entry.is_some_and(|entry| entry.paused),
-                identity: entry.and_then(|entry| entry.identity.clone()),
-                unlisted_since: entry.and_then(|entry| entry.unlisted_since),
-            };
-            (split.clone(), restored)
-        });
-        let metadata = self.metadata.clone();
-        let metadata = metadata.or_else(|| self.answers.stored.clone());
-        Restored {
-            incarnation: self.incarnation,
-            reserved: self.ticks.asked,
-            bound: self.ticks.last_closed,
-            metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
-            splits: splits.collect(),
-            rewound: false,
-            replay: None,
-        }
-        .snapshot()
-    }
-
     /// The clock that ticks are named by says `wall`. Without it they are named by `now`.
     ///
     /// What is due is measured by `now`, which must not go back; this one may.
@@ -366,6 +329,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 LogRecord::Start { split, start } => self.recorded(split, start, now),
                 LogRecord::Binding(binding) => self.durable(binding),
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
+                LogRecord::ReservedEpochs(epoch) => self.epochs.reserved = epoch,
                 LogRecord::Incarnation(_)
                 | LogRecord::Metadata { .. }
                 | LogRecord::Identified { .. }
@@ -455,7 +419,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         self.answers.hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
-        (&self.last_request, &self.forgotten).hash(hasher);
+        (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
         (&self.replaying, &self.after_replay).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);

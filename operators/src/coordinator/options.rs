@@ -18,6 +18,9 @@ pub struct CoordinatorOptions {
     pub ticks_waiting_max: usize,
     /// How far ahead of the open tick ticks are reserved in the log.
     pub reserve_ahead: Duration,
+    /// How many split epochs are reserved in the log ahead of those that were assigned: so many times
+    /// about can one split move while an append is under way.
+    pub epochs_ahead: u64,
     /// After how many ticks the log gets all that a restart needs, so that it can drop what is older.
     pub snapshot_every: u32,
     /// After how many ranges it gets it at the latest, or after sixteen times the splits if that is more:
@@ -64,6 +67,7 @@ impl CoordinatorOptions {
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
+            epochs_ahead: 1_000,
             snapshot_every: 6_000,
             snapshot_ranges: 100_000,
             plan_debounce: Duration::ZERO,

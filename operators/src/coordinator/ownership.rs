@@ -96,12 +96,12 @@ impl<S: Split> Entry<S> {
         }
     }
 
-    /// A split whose position is known from the log.
-    pub(super) fn restored(ownership: Ownership<S>, listed: bool) -> Self {
+    /// A split whose position is known from the log. It is assigned above `split_epoch`.
+    pub(super) fn restored(ownership: Ownership<S>, listed: bool, split_epoch: SplitEpoch) -> Self {
         Self {
             ownership,
             listed,
-            ..Self::found(RequestId::default(), SplitEpoch::default())
+            ..Self::found(RequestId::default(), split_epoch)
         }
     }
 

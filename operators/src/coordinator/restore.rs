@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::binding::Binding;
 use crate::defect::{self, Defect};
-use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::log::LogRecord;
 use crate::resume::Resume;
 use crate::split::{Metadata, Split};
@@ -16,6 +16,8 @@ use crate::tick::Tick;
 pub(crate) struct Restored<S: Split> {
     pub(super) incarnation: Incarnation,
     pub(super) reserved: Tick,
+    /// The last split epoch that a run may have assigned.
+    pub(super) split_epochs: SplitEpoch,
     /// The last bound tick that is in force.
     pub(super) bound: Option<Tick>,
     pub(super) metadata: Option<(MetadataEpoch, S::Metadata)>,
@@ -104,6 +106,7 @@ impl<S: Split> Restoration<S> {
             state: Restored {
                 incarnation: Incarnation::default(),
                 reserved: Tick::default(),
+                split_epochs: SplitEpoch::default(),
                 bound: None,
                 metadata: None,
                 splits: BTreeMap::new(),
@@ -133,6 +136,9 @@ impl<S: Split> Restoration<S> {
             }
             LogRecord::Reserved(tick) => {
                 self.state.reserved = self.state.reserved.max(*tick);
+            }
+            LogRecord::ReservedEpochs(epoch) => {
+                self.state.split_epochs = self.state.split_epochs.max(*epoch);
             }
             LogRecord::Metadata {
                 epoch,
@@ -251,7 +257,9 @@ impl<S: Split> Restoration<S> {
     }
 
     fn snapshot(&mut self, snapshot: &Snapshot<S>, index: usize) -> Result<(), RestoreError> {
-        let complete = Restored::of_snapshot(snapshot)?;
+        let mut complete = Restored::of_snapshot(snapshot)?;
+        // One of an older version has none.
+        complete.split_epochs = complete.split_epochs.max(self.state.split_epochs);
         if index == 0 {
             if let (Some(base), Some(oldest)) = (self.resume.base(), complete.bound)
                 && base < oldest
@@ -360,6 +368,7 @@ impl<S: Split> Restored<S> {
         Ok(Self {
             incarnation: snapshot.incarnation,
             reserved: snapshot.reserved,
+            split_epochs: snapshot.split_epochs,
             bound: snapshot.bound,
             metadata: snapshot.metadata.clone(),
             splits,
@@ -384,6 +393,7 @@ impl<S: Split> Restored<S> {
             version: SNAPSHOT_VERSION,
             incarnation: self.incarnation,
             reserved: self.reserved,
+            split_epochs: self.split_epochs,
             bound: self.bound,
             metadata: self.metadata.clone(),
             count: splits.len() as u64,

@@ -5,7 +5,7 @@ use prost::{Message, Oneof};
 use super::{LogRecord, Stored, StoredError};
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{Snapshot, SplitSnapshot};
-use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -18,7 +18,7 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     kind: Option<Kind>,
 }
 
@@ -46,6 +46,8 @@ enum Kind {
     Resumed(Vec<u8>),
     #[prost(message, tag = "11")]
     Identified(IdentityMessage),
+    #[prost(uint64, tag = "12")]
+    ReservedEpochs(u64),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -130,6 +132,8 @@ struct SnapshotMessage {
     splits: Vec<PositionMessage>,
     #[prost(bool, tag = "8")]
     rewound: bool,
+    #[prost(uint64, tag = "9")]
+    split_epochs: u64,
 }
 
 /// The bytes of `records`.
@@ -158,6 +162,7 @@ where
     let kind = match record {
         LogRecord::Incarnation(incarnation) => Kind::Incarnation(incarnation.0),
         LogRecord::Reserved(tick) => Kind::Reserved(tick.0),
+        LogRecord::ReservedEpochs(epoch) => Kind::ReservedEpochs(epoch.0),
         LogRecord::Metadata {
             epoch,
             metadata,
@@ -236,6 +241,7 @@ where
         count: snapshot.count,
         splits: splits.collect(),
         rewound: snapshot.rewound,
+        split_epochs: snapshot.split_epochs.0,
     }
 }
 
@@ -253,6 +259,7 @@ where
     Ok(match kind {
         Kind::Incarnation(incarnation) => LogRecord::Incarnation(Incarnation(incarnation)),
         Kind::Reserved(tick) => LogRecord::Reserved(Tick(tick)),
+        Kind::ReservedEpochs(epoch) => LogRecord::ReservedEpochs(SplitEpoch(epoch)),
         Kind::Metadata(metadata) => LogRecord::Metadata {
             epoch: MetadataEpoch(metadata.epoch),
             metadata: S::Metadata::restore(&metadata.metadata)?,
@@ -327,5 +334,25 @@ where
         count: message.count,
         splits: splits.collect::<Result<_, _>>()?,
         rewound: message.rewound,
+        split_epochs: SplitEpoch(message.split_epochs),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::letters::Letter;
+
+    #[test]
+    fn a_record_of_a_kind_that_a_newer_version_has_is_refused_with_what_to_do() {
+        // A frame with one record, which has a field 13 and nothing else: a number.
+        let frame = [0x0a, 0x02, 0x68, 0x07];
+
+        let refused = decode::<Letter>(&frame).unwrap_err().to_string();
+
+        assert!(
+            refused.contains("use the version that wrote it"),
+            "{refused}"
+        );
+    }
 }

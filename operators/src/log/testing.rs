@@ -3,7 +3,7 @@
 use super::{LogRecord, Stored, StoredError};
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
-use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::letters::{Letter, Letters};
 use crate::tick::Tick;
 
@@ -68,7 +68,20 @@ pub(super) fn binding(tick: u64, from: u64, to: u64) -> Record {
 }
 
 pub(super) fn snapshot(tick: u64) -> Record {
+    LogRecord::Snapshot(snapshot_of(tick))
+}
+
+/// The same, as version 2 wrote it.
+pub(super) fn snapshot_2(tick: u64) -> Record {
     LogRecord::Snapshot(Snapshot {
+        version: 2,
+        split_epochs: SplitEpoch::default(),
+        ..snapshot_of(tick)
+    })
+}
+
+fn snapshot_of(tick: u64) -> Snapshot<Letter> {
+    Snapshot {
         version: SNAPSHOT_VERSION,
         incarnation: RUN,
         reserved: Tick(tick + 5),
@@ -83,12 +96,20 @@ pub(super) fn snapshot(tick: u64) -> Record {
             identity: Some(()),
             unlisted_since: Some(Tick(3)),
         }],
+        split_epochs: SplitEpoch(1_000),
         rewound: false,
-    })
+    }
 }
 
 /// One append a line, every kind of record once at least.
 pub(super) fn appends() -> Vec<Vec<Record>> {
+    let mut appends = second_appends();
+    appends.push(vec![LogRecord::ReservedEpochs(SplitEpoch(1_000))]);
+    appends
+}
+
+/// The same, of the kinds that there were before split epochs were reserved.
+pub(super) fn second_appends() -> Vec<Vec<Record>> {
     let split = Letter('a');
     let mut appends = first_appends();
     appends.push(vec![LogRecord::Paused(split), LogRecord::Resumed(split)]);

@@ -226,6 +226,18 @@ impl State {
         }
     }
 
+    /// Whether the log can be opened, or read, by a run.
+    fn reads(&mut self, run: u64) -> Result<(), LogError> {
+        if self.runs != run {
+            return Err(LogError::definite("that fails", "the run is no more"));
+        }
+        if self.random.chance(self.faults / 2) {
+            *self.fates.entry("CannotBeRead".to_owned()).or_default() += 1;
+            return Err(error());
+        }
+        Ok(())
+    }
+
     fn write(&mut self, records: &[Record], run: Incarnation, at: LogSequence) -> Appended {
         let appended = self.log.append(run, at, records);
         let appended = appended.expect("a log in memory takes everything");
@@ -309,11 +321,7 @@ impl State {
 }
 
 fn error() -> LogError {
-    LogError {
-        name: "that fails".to_owned(),
-        message: "it does".to_owned(),
-        source: None,
-    }
+    LogError::transient("that fails", "it does")
 }
 
 /// The log as one run has it.
@@ -325,16 +333,12 @@ pub(crate) struct DiskLog {
 
 impl BindingLog<Letter> for DiskLog {
     fn open(&mut self) -> Result<LogExtent, LogError> {
+        self.disk.lock().reads(self.run)?;
         self.log.open()
     }
 
     fn read(&mut self, from: LogSequence, records_max: usize) -> Result<Vec<Record>, LogError> {
-        let mut state = self.disk.lock();
-        // A log that cannot be read when it is opened ends the run.
-        let faults = if state.appends > 0 { state.faults } else { 0 };
-        if state.runs != self.run || state.random.chance(faults / 2) {
-            return Err(error());
-        }
+        self.disk.lock().reads(self.run)?;
         // A few at a time, whatever is asked for.
         self.log.read(from, records_max.min(7))
     }

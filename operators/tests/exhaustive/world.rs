@@ -338,6 +338,8 @@ fn coordinator() -> Coordinator<Letter, AnyReader> {
         ticks_waiting_max: TICKS_WAITING_MAX,
         reserve_ahead: TICK_INTERVAL * 4,
         snapshot_every: 1,
+        // A split that is assigned again waits for the log.
+        epochs_ahead: 1,
         release_deadline: RELEASE_DEADLINE,
         calm_for: Duration::ZERO,
         ..CoordinatorOptions::new(READERS)

@@ -29,6 +29,7 @@ pub(crate) struct Swarm {
     pub(crate) kept_max: usize,
     pub(crate) prepare: bool,
     pub(crate) prepare_deadline: Duration,
+    pub(crate) epochs_ahead: u64,
     pub(crate) snapshot_every: u32,
     /// Whether the assignor moves splits for no reason while there are faults.
     pub(crate) fickle: bool,
@@ -78,6 +79,8 @@ impl Swarm {
             kept_max: random.pick(&[1, 3, 1_000, 1_000]),
             prepare: random.chance(30),
             prepare_deadline: random.pick(&[ms(20), ms(300)]),
+            // Drawn apart, so that a seed is the source that it was before there were blocks of epochs.
+            epochs_ahead: Random::of(seed, 6).pick(&[0, 1, 4, 1_000]),
             snapshot_every: random.pick(&[1, 5, 1_000]),
             fickle: random.chance(50),
             crashes_max: random.pick(&[2, 5]),
@@ -113,6 +116,7 @@ impl Swarm {
             kept_max: self.kept_max,
             prepare: self.prepare,
             prepare_deadline: self.prepare_deadline,
+            epochs_ahead: self.epochs_ahead,
             snapshot_every: self.snapshot_every,
             ..CoordinatorOptions::new(self.readers)
         };
@@ -156,6 +160,7 @@ impl Swarm {
             with(|swarm| swarm.fetch = 1),
             with(|swarm| swarm.latest = false),
             with(|swarm| swarm.reserve_ahead = ms(10_000)),
+            with(|swarm| swarm.epochs_ahead = 1_000),
         ]
     }
 }

@@ -33,7 +33,8 @@ pub(crate) struct Emission<S> {
 ///
 /// * **I2** What is emitted of a split goes on where it ended, over moves and restarts. What was
 ///   emitted at ticks that were not bound before a crash comes again.
-/// * **I3** No emission is of an older assignment than the one before.
+/// * **I3** No emission is of an older assignment than the one before. What a run assigns is above all
+///   that the runs before it assigned, and durably reserved.
 /// * **I7** Nothing is emitted of a split whose start is not durable.
 /// * **I8** A binding is exactly what was emitted at its tick; the ranges of a split join; a snapshot
 ///   has every known split once, where the records say.
@@ -58,6 +59,11 @@ pub(crate) struct History<S: Split> {
     bound: Option<Tick>,
     reserved: Tick,
     opened: Option<Tick>,
+    /// The greatest split epoch that was assigned by the runs before this one, and by this one.
+    assigned_before: SplitEpoch,
+    assigned: SplitEpoch,
+    /// The greatest that may be.
+    reserved_epochs: SplitEpoch,
 }
 
 impl<S: Split<Position = u64>> History<S> {
@@ -75,6 +81,9 @@ impl<S: Split<Position = u64>> History<S> {
             bound: None,
             reserved: Tick::default(),
             opened: None,
+            assigned_before: SplitEpoch::default(),
+            assigned: SplitEpoch::default(),
+            reserved_epochs: SplitEpoch::default(),
         }
     }
 
@@ -171,7 +180,13 @@ impl<S: Split<Position = u64>> History<S> {
     }
 
     /// A split is read again.
-    pub(crate) fn assigned(&mut self, split: &S) {
+    pub(crate) fn assigned(&mut self, split: &S, split_epoch: SplitEpoch) {
+        let (before, reserved) = (self.assigned_before, self.reserved_epochs);
+        assert!(
+            before < split_epoch && split_epoch <= reserved,
+            "I3: {split} is assigned under #{split_epoch}, expected above #{before} and up to #{reserved}"
+        );
+        self.assigned = self.assigned.max(split_epoch);
         self.quarantined.remove(split);
     }
 
@@ -187,6 +202,9 @@ impl<S: Split<Position = u64>> History<S> {
     pub(crate) fn logged(&mut self, record: &LogRecord<S>) {
         match record {
             LogRecord::Reserved(tick) => self.reserved = self.reserved.max(*tick),
+            LogRecord::ReservedEpochs(epoch) => {
+                self.reserved_epochs = self.reserved_epochs.max(*epoch);
+            }
             LogRecord::Start { split, start } => {
                 let before = self.durable.insert(split.clone(), *start);
                 assert_eq!(before, None, "I8: {split} starts twice");
@@ -278,9 +296,9 @@ impl<S: Split<Position = u64>> History<S> {
             "I8: a snapshot has what is paused"
         );
         assert_eq!(
-            (snapshot.bound, snapshot.reserved),
-            (self.bound, self.reserved),
-            "I8: a snapshot has the ticks of the log"
+            (snapshot.bound, snapshot.reserved, snapshot.split_epochs),
+            (self.bound, self.reserved, self.reserved_epochs),
+            "I8: a snapshot has the ticks and the split epochs of the log"
         );
     }
 
@@ -291,6 +309,6 @@ impl<S: Split<Position = u64>> History<S> {
         self.emitted.clear();
         self.failed.clear();
         self.readmitted.clear();
-        self.epochs.clear();
+        self.assigned_before = self.assigned;
     }
 }

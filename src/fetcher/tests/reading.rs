@@ -221,7 +221,7 @@ fn the_lag_is_what_is_between_a_position_and_the_high_watermark() {
     worker.assign(&read, 1, at(0));
     worker.until("all records", |worker| worker.count(&read) == 10);
 
-    let lag = |split, offset| worker.fetcher.lag(split, &at(offset));
+    let mut lag = |split, offset| worker.fetcher.lag(split, &at(offset));
     assert_eq!(before, None);
     assert_eq!(lag(&read, 3), Some(7));
     assert_eq!(lag(&read, 10), Some(0));

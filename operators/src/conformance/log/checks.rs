@@ -5,7 +5,7 @@ use crate::binding::{Binding, SplitError, SplitRange};
 use crate::conformance::report::{Breach, Checked, Done, ensure};
 use crate::conformance::run::Context;
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
-use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
+use crate::epoch::{Incarnation, LogSequence, MetadataEpoch, SplitEpoch};
 use crate::log::{Appended, BindingLog, LogError, LogRecord, SnapshotAt};
 use crate::split::Split;
 use crate::tick::Tick;
@@ -82,6 +82,7 @@ impl<R: LogRig> Driver<R> {
                 start: from,
             },
             LogRecord::Reserved(Tick(u64::MAX - 1_000 + self.next)),
+            LogRecord::ReservedEpochs(SplitEpoch(u64::MAX - 1_000 + self.next)),
             LogRecord::Binding(binding),
             LogRecord::Readmitted(split.clone()),
             LogRecord::Paused(split.clone()),
@@ -136,6 +137,7 @@ impl<R: LogRig> Driver<R> {
                 identity: None,
                 unlisted_since: None,
             }],
+            split_epochs: SplitEpoch(self.next),
             rewound: false,
         }
     }

@@ -5,6 +5,7 @@
     reason = "a test looks at what it is about"
 )]
 
+mod epochs;
 mod resume;
 mod waits;
 
@@ -231,7 +232,7 @@ fn an_answer_before_the_log_is_open_starts_no_split_anew() {
     driven.coordinator.handle_opened(&before.log, driven.now);
     driven.carry_out();
 
-    assert_eq!(driven.moves(), ["0: assign a#1 at 13"]);
+    assert_eq!(driven.moves(), ["0: assign a#1001 at 13"]);
     let starts = |record: &LogRecord<_>| matches!(record, LogRecord::Start { .. });
     assert!(!driven.log.iter().any(starts));
 }

@@ -3,7 +3,9 @@
 use super::*;
 use crate::conformance::{Kit, LogRig};
 use crate::letters::{Letter, Letters};
-use crate::log::testing::{Record, appends, binding, first_appends, snapshot};
+use crate::log::testing::{
+    Record, appends, binding, first_appends, second_appends, snapshot, snapshot_2,
+};
 
 type Log = LocalLog<Letter>;
 
@@ -210,13 +212,13 @@ fn a_newer_version_is_refused_with_what_to_do() {
     );
 }
 
-/// The golden files: what each version wrote of `appends`.
+/// The golden files: what each version wrote, by its number.
 #[test]
 fn a_log_of_any_version_is_read() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     if std::env::var_os("WRITE_GOLDEN").is_some() {
         let folder = tempfile::tempdir().unwrap();
-        write(&mut Log::at(folder.path()), &appends());
+        write(&mut Log::at(folder.path()), &second_appends());
         fs::copy(only_segment(folder.path()), golden.join("log-v2")).unwrap();
     }
     for version in 1..=segment::VERSION {
@@ -228,7 +230,7 @@ fn a_log_of_any_version_is_read() {
 
         let written = match version {
             1 => first_appends(),
-            _ => appends(),
+            _ => second_appends(),
         };
         assert_eq!(log.read_all().unwrap(), written.concat());
         write(&mut log, &[vec![binding(3, 7, 8)], vec![snapshot(3)]]);
@@ -236,6 +238,33 @@ fn a_log_of_any_version_is_read() {
         let extent = Log::at(folder.path()).open().unwrap();
         assert_eq!(extent.snapshots.len(), 1);
         assert_eq!(extent.next.0, extent.snapshots[0].at.0 + 1);
+    }
+}
+
+/// The golden files of records: what each version of snapshots came with. The files are of the version
+/// of files that there was.
+#[test]
+fn records_of_any_version_are_read() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let all = [
+        ("log-v2-snapshot-v2", second_appends(), snapshot_2(2)),
+        ("log-v2-snapshot-v3", appends(), snapshot(2)),
+    ];
+    for (name, mut written, snapshot) in all {
+        let folder = tempfile::tempdir().unwrap();
+        written.push(vec![snapshot]);
+        if std::env::var_os("WRITE_GOLDEN").is_some() {
+            let one = tempfile::tempdir().unwrap();
+            let written = written.concat();
+            // In one append, so that they stay in one file.
+            write(&mut Log::at(one.path()), &[written]);
+            fs::copy(only_segment(one.path()), golden.join(name)).unwrap();
+        }
+        fs::copy(golden.join(name), only_segment(folder.path())).unwrap();
+
+        let read = Log::at(folder.path()).read_all().unwrap();
+
+        assert_eq!(read, written.concat(), "{name}");
     }
 }
 

@@ -386,7 +386,7 @@ impl Watch {
             (
                 "records to append",
                 tables.to_append,
-                (3 + waiting) * splits + 2 * waiting + 4,
+                (3 + waiting) * splits + 2 * waiting + 5,
             ),
             ("ticks that wait", tables.ticks_waiting, waiting),
             ("positions kept", tables.kept, tables.splits),
