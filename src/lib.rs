@@ -37,6 +37,7 @@ pub use timely_splits::binding::{Binding, SplitError, SplitRange};
 pub use timely_splits::coordinator::Snapshot;
 pub use timely_splits::epoch::{Incarnation, LogSequence, MetadataEpoch, ReaderId, SplitEpoch};
 pub use timely_splits::event::{Observer, SourceEvent};
+pub use timely_splits::explain::{Explanation, Origin, OriginKind, SplitExplanation, SplitLife};
 pub use timely_splits::fetcher::Piece;
 pub use timely_splits::health::{FailureKind, Health, HealthStatus};
 pub use timely_splits::log::{

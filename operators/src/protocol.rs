@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
 use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
+use crate::explain::Explanation;
 use crate::health::FailureKind;
 use crate::split::Split;
 use crate::tick::Tick;
@@ -58,6 +59,8 @@ pub enum Directive<S: Split> {
     BeginReplay(Tick),
     /// What the next ticks to be given again stand for.
     Replay(Replay<S>),
+    /// What is done and why, for who asked near this reader.
+    Explained(Box<Explanation<S>>),
     /// The reader does not fit the others. It reads nothing.
     Reject {
         /// Why, in words for a person.
@@ -218,6 +221,11 @@ pub enum Command<S: Split> {
     Readmit(S),
     /// Put the answer of the metadata service in force that is held back, since it loses much.
     ConfirmMetadata,
+    /// Say what is done and why, by [`Directive::Explained`].
+    Explain {
+        /// The reader near which somebody asks.
+        answer_to: ReaderId,
+    },
     /// Run the assignor now.
     Rebalance,
     /// Say what the assignor would do, without doing it.

@@ -14,6 +14,7 @@ use crate::defect::{self, Defect};
 use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
+use crate::explain::OriginKind;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::protocol::Directive;
@@ -32,6 +33,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.rewound = restored.rewound;
         self.replaying = restored.replay.map(Replaying::new);
+        let bound = restored.bound.unwrap_or_else(|| self.name_of(now));
         for (split, one) in restored.splits {
             let position = one.position;
             let again = (self.replaying.as_ref())
@@ -58,6 +60,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 entry.paused = false;
                 replaying.pause_after(split.clone());
             }
+            let (why, at) = (OriginKind::Log, bound);
+            (entry.story).goes_on(self.bound[&split].clone(), why, at);
             entry.identity = one.identity;
             entry.unlisted_since = one.unlisted_since;
             self.insert(split, entry, now);
@@ -141,6 +145,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         };
         let was_present = entry.present();
+        if listed && entry.unlisted_since.is_some() {
+            entry.is_back(at);
+        }
         entry.listed = listed;
         entry.unlisted_since = match entry.unlisted_since {
             _ if listed => None,
@@ -194,6 +201,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         splits: Vec<FoundSplit<S>>,
         now: Duration,
     ) {
+        let at = self.name_of(now);
         let Some(metadata) = self
             .metadata
             .as_ref()
@@ -231,6 +239,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .expect("it is there by now");
             entry.racks = found.racks;
             let back = std::mem::take(&mut entry.gone);
+            if back {
+                entry.is_back(at);
+            }
             if self.is_replaced(&found.split, found.identity) {
                 self.replaced(&found.split, now);
             } else if back {
@@ -374,6 +385,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The start of a split is durable.
     pub(super) fn recorded(&mut self, split: S, start: S::Position, now: Duration) {
+        let at = self.name_of(now);
         let entry = self
             .splits
             .get_mut(&split)
@@ -383,6 +395,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             since: now,
         };
         let rule = std::mem::take(&mut entry.rule);
+        (entry.story).goes_on(start.clone(), OriginKind::Rule(rule.clone()), at);
         self.bound.insert(split.clone(), start.clone());
         self.reconsider(&split, now);
         self.tell(SourceEvent::SplitResolved { split, start, rule });

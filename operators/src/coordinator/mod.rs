@@ -9,6 +9,7 @@
 mod advance;
 mod answers;
 mod command;
+mod explain;
 mod facts;
 mod kept;
 mod options;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Awaited;
 use crate::assignor::SplitLoad;
 use crate::epoch::{ReaderId, RequestId, SplitEpoch};
+use crate::explain::{OriginKind, Story};
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -43,6 +44,8 @@ pub(super) struct Entry<S: Split> {
     /// What was told of why it is not read, if it fails.
     pub(super) failing: Option<String>,
     pub(super) load: SplitLoad,
+    /// What is told of it.
+    pub(super) story: Story<S>,
     /// The bytes that were emitted since the load was last taken.
     pub(super) emitted: u64,
 }
@@ -88,6 +91,7 @@ impl<S: Split> Entry<S> {
             prepared: None,
             failing: None,
             load: SplitLoad::default(),
+            story: Story::new(),
             emitted: 0,
         }
     }
@@ -98,6 +102,14 @@ impl<S: Split> Entry<S> {
             ownership,
             listed,
             ..Self::found(RequestId::default(), split_epoch)
+        }
+    }
+
+    /// It is there again, at `at`: it goes on where it was kept, if nobody has it.
+    pub(super) fn is_back(&mut self, at: Tick) {
+        if let Some((next, _)) = self.ownership.kept() {
+            let next = next.clone();
+            self.story.goes_on(next, OriginKind::Kept, at);
         }
     }
 

@@ -390,6 +390,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let start = next.clone();
                 entry.split_epoch = split_epoch;
                 entry.ownership = Ownership::Assigned(reader);
+                entry.story.emitted = false;
                 let assignment = Assignment {
                     split: split.clone(),
                     split_epoch,

@@ -229,6 +229,7 @@ impl<S: Split, B> ReaderState<S, B> {
             Directive::Durable(tick) => self.durable(tick),
             Directive::BeginReplay(from) => self.begin_replay(from),
             Directive::Replay(replay) => self.replay(replay, now),
+            Directive::Explained(_) => {} // for who is near; it changes nothing
             Directive::Reject { reason } => self.actions.push_back(ReaderAction::Reject(reason)),
         }
     }

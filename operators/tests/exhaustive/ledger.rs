@@ -100,6 +100,7 @@ impl Ledger {
             | Directive::Prepare(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => Ok(()),
         }
     }

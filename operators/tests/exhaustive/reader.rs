@@ -78,6 +78,7 @@ impl Reader {
             | Directive::Durable(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
         self.state.handle_directive(directive, now());

@@ -180,6 +180,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
             | Directive::Durable(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
     }

@@ -208,6 +208,7 @@ impl Watch {
             | Directive::Durable(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
     }
@@ -263,6 +264,7 @@ impl Watch {
             | Directive::Durable(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
     }
