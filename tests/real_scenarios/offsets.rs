@@ -94,13 +94,13 @@ fn described(world: &World<Real>) {
 
     let running = table(&world.brokers.0);
 
-    let expected = ["0", "1", "2"].map(|partition| row(partition, "5", "5", "0"));
-    assert_eq!(running, expected);
+    let caught_up = ["0", "1", "2"].map(|partition| row(partition, "5", "5", "0"));
+    assert_eq!(running, caught_up);
     run.end().with(|state| assert_exact(state, 0..15));
     world.write("a", "orders", 3, 15..21);
     let ended = table(&world.brokers.0);
-    let expected = ["0", "1", "2"].map(|partition| row(partition, "5", "7", "2"));
-    assert_eq!(ended, expected);
+    let behind = ["0", "1", "2"].map(|partition| row(partition, "5", "7", "2"));
+    assert_eq!(ended, behind);
 }
 
 /// Kafka refuses offsets from outside for a group with members: they would move under their feet.
