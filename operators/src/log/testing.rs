@@ -37,19 +37,6 @@ impl Stored for Letters {
     }
 }
 
-impl Stored for u64 {
-    fn store(&self) -> Vec<u8> {
-        self.to_le_bytes().to_vec()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| StoredError::new("number", "not eight bytes"))?;
-        Ok(Self::from_le_bytes(bytes))
-    }
-}
-
 pub(super) type Record = LogRecord<Letter>;
 
 const RUN: Incarnation = Incarnation(1);

@@ -66,6 +66,11 @@ impl World {
         world.wake();
     }
 
+    /// Nothing that was broken and not found to be is broken any more.
+    pub(crate) fn mend(&self) {
+        self.0.lock().unwrap().broken.clear();
+    }
+
     /// Brings so many records in one piece from here on.
     pub(crate) fn bring(&self, piece_max: u64) {
         self.0.lock().unwrap().piece_max = Some(piece_max);
