@@ -180,6 +180,9 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                         if !restored.goes_back() {
                             self.tell_positions();
                         }
+                        for (split, identity) in restored.identities() {
+                            self.discovery.known(split, identity);
+                        }
                     }
                     self.coordinator.handle_restored(*restored, now);
                 }
@@ -256,6 +259,7 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                         self.downgrade(tick);
                     }
                 }
+                Intention::Know(split, identity) => self.discovery.known(&split, &identity),
                 Intention::Tell(SourceEvent::Health(health)) => self.say(health),
                 Intention::Tell(event) => {
                     // It is told when it is durable.

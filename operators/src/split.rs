@@ -7,6 +7,8 @@ use std::hash::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::loss::{LossKind, LossPolicy};
+
 /// A value that is sent between workers and stored in the binding log.
 ///
 /// Implemented for every type that qualifies; there is nothing to implement by hand.
@@ -53,6 +55,37 @@ pub trait Split: Portable + Display {
     fn learnt(_known: &Self::Identity, found: &Self::Identity) -> Self::Identity {
         found.clone()
     }
+
+    /// Whether `one` is nearer to the beginning of a split than `other`.
+    ///
+    /// Positions can differ in more than where they are.
+    fn precedes(one: &Self::Position, other: &Self::Position) -> bool {
+        one < other
+    }
+
+    /// How `found` differs from what was `known`, in words that name both.
+    fn difference(known: &Self::Identity, found: &Self::Identity) -> String {
+        format!("it was {known:?} and is {found:?}")
+    }
+
+    /// Whether a split that is `found` has taken the place of the one that was `known`, so that a policy
+    /// may start it over. If not, it is not even where that one was, and only a person knows why.
+    fn takes_place(_known: &Self::Identity, _found: &Self::Identity) -> bool {
+        true
+    }
+
+    /// The split as which this one is read when it is started over; `None` if it cannot be.
+    ///
+    /// It is greater, in the same group, and has the same [origin](Self::origin).
+    fn started_over(&self) -> Option<Self> {
+        None
+    }
+
+    /// The split as which this one was found, before it was ever started over.
+    #[must_use]
+    fn origin(&self) -> Self {
+        self.clone()
+    }
 }
 
 /// The content of one metadata epoch.
@@ -77,6 +110,11 @@ pub trait Metadata<S>: Portable {
 
     /// The groups that either of the two lists and the other does not.
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group>;
+
+    /// What is done about losses of `split`; `None` leaves it to the options of the source.
+    fn loss_policy(&self, _split: &S, _kind: LossKind) -> Option<LossPolicy> {
+        None
+    }
 
     /// What `next` does not list any more of what this one lists, a kind at a time: for example
     /// clusters, topics. A coordinator can hold back an answer that loses too much of a kind.

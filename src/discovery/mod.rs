@@ -34,21 +34,23 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
-use timely_splits::epoch::MetadataEpoch;
+use timely_splits::epoch::{MetadataEpoch, RequestId};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
+use timely_splits::split::Split;
 
 use self::asker::{AskOptions, Asker};
 use self::check::RangeCheck;
 use self::claims::Claims;
 pub use self::commits::CommitOffsets;
 pub(crate) use self::commits::Committing;
-use self::inbox::{Inbox, Target, WantedStart, Wanting};
+use self::inbox::{Inbox, Target, WantedIdentities, WantedStart, Wanting};
 use self::outlet::Outlet;
 use self::streams::SubscribedStreams;
 use crate::metadata::thread::{MetadataOptions, MetadataThread};
 use crate::metadata::{MetadataService, Subscription};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaPosition, KafkaSplit, StartRules, StreamsMetadata,
+    ClientProperties, ClusterId, KafkaIdentity, KafkaPosition, KafkaSplit, StartRules,
+    StreamsMetadata,
 };
 
 /// The most events that wait to be polled; a control thread that has more to say waits.
@@ -175,7 +177,9 @@ impl KafkaDiscovery {
                 topics: starts.collect(),
                 properties: self.options.properties.overridden_by(&described.properties),
             };
-            self.inbox(cluster).post_target(target);
+            let inbox = self.inbox(cluster);
+            self.claims.claim_known(cluster, &inbox);
+            inbox.post_target(target);
         }
     }
 
@@ -184,6 +188,22 @@ impl KafkaDiscovery {
         // A cluster that is not listed any more leaves requests unanswered, as promised.
         if let Some(inbox) = self.clusters.get(&wanted.split.cluster) {
             inbox.post_start(wanted);
+        }
+    }
+
+    /// Asks the control threads what splits are, each for its cluster.
+    fn identify(&self, request: RequestId, splits: Vec<KafkaSplit>) {
+        let mut by_cluster: BTreeMap<ClusterId, Vec<KafkaSplit>> = BTreeMap::new();
+        for split in splits {
+            by_cluster
+                .entry(split.cluster.clone())
+                .or_default()
+                .push(split);
+        }
+        for (cluster, splits) in by_cluster {
+            if let Some(inbox) = self.clusters.get(&cluster) {
+                inbox.post_identities(WantedIdentities { request, splits });
+            }
         }
     }
 
@@ -256,6 +276,12 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
                     false => Wanting::OfTopic,
                 },
             }),
+            DiscoveryRequest::Identify { request, splits } => self.identify(request, splits),
+            DiscoveryRequest::Judge { request, split } => {
+                if let Some(inbox) = self.clusters.get(&split.cluster) {
+                    inbox.post_judgement(request, split);
+                }
+            }
             DiscoveryRequest::Check { request, ranges } => {
                 let (check, questions) = RangeCheck::new(request, ranges);
                 self.check = Some(check);
@@ -277,6 +303,12 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
         }
         let inbox = self.absent.entry(split.cluster.clone()).or_default();
         inbox.post_bound(split, *position);
+    }
+
+    fn known(&mut self, split: &KafkaSplit, identity: &KafkaIdentity) {
+        if let Some(id) = &identity.cluster {
+            self.claims.know(split.origin(), id);
+        }
     }
 
     fn poll(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {

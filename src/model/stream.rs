@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use timely_splits::loss::{LossKind, LossPolicy};
 use timely_splits::split::{Loss, Metadata};
 
 use super::{
-    ClientProperties, ClusterId, KafkaSplit, NameError, StartAt, StartRules, StreamId, TopicName,
+    ClientProperties, ClusterId, KafkaSplit, LossRules, NameError, StartAt, StartRules, StreamId,
+    TopicName,
 };
 
 /// All that a metadata service says at one time.
@@ -37,6 +39,8 @@ pub struct KafkaStream {
     pub clusters: BTreeMap<ClusterId, StreamTopics>,
     /// Where reading starts in clusters that do not say it.
     pub starts: StartRules,
+    /// What is done about records that are no longer there.
+    pub losses: LossRules,
 }
 
 /// What a stream reads of one cluster.
@@ -122,6 +126,13 @@ impl KafkaStream {
         self.starts = starts;
         self
     }
+
+    /// The same with `losses` for records that are no longer there.
+    #[must_use]
+    pub fn with_losses(mut self, losses: LossRules) -> Self {
+        self.losses = losses;
+        self
+    }
 }
 
 impl KafkaStream {
@@ -149,6 +160,16 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
                 let read = stream.clusters.get(cluster);
                 read.is_some_and(|read| read.topics.contains(topic))
             })
+    }
+
+    /// If several streams read the topic, the first by name that says something wins.
+    fn loss_policy(&self, split: &KafkaSplit, kind: LossKind) -> Option<LossPolicy> {
+        let reads = |stream: &&KafkaStream| {
+            let read = stream.clusters.get(&split.cluster);
+            read.is_some_and(|read| read.topics.contains(&split.topic))
+        };
+        let mut streams = self.streams.values().filter(reads);
+        streams.find_map(|stream| stream.losses.of(kind))
     }
 
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group> {

@@ -319,6 +319,9 @@ impl KafkaSource {
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
                 resume: settings.resume,
+                identify_every: Some(settings.identify_every),
+                identify_within: settings.identify_within,
+                losses: settings.losses.policies(),
                 shrink_guard: settings.metadata.shrink_guard,
                 failure_threshold: settings.metadata.failure_threshold,
                 stale_after: settings.metadata.stale_after,

@@ -80,6 +80,11 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             kind,
             message,
         } => tell_down(split, *reader, *kind, message),
+        SourceEvent::SplitLost { error, count } => tracing::warn!(
+            "split {}: {}; that is loss {count} of this run",
+            error.split,
+            error.message
+        ),
         SourceEvent::Bound { tick, splits } => {
             tracing::trace!("tick {tick}: durable, {} moved", counted(*splits, "split"));
         }

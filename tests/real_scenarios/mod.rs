@@ -1,6 +1,7 @@
 //! Real Kafka as the clusters of a scenario, and the scenarios that need it.
 
 pub(crate) mod growth;
+pub(crate) mod losses;
 pub(crate) mod offsets;
 pub(crate) mod replays;
 pub(crate) mod shapes;

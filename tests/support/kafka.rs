@@ -134,6 +134,20 @@ impl RealKafka {
         });
     }
 
+    /// Creates a topic of one partition on these brokers, of which the first leads it.
+    pub(crate) fn create_topic_on(&self, cluster: &str, topic: &str, brokers: &[i32]) {
+        self.administer(cluster, |admin| {
+            let assignment = [brokers];
+            let new = NewTopic::new(topic, 1, TopicReplication::Variable(&assignment));
+            let results = block_on(admin.create_topics([&new], &options()));
+            expect_done(
+                results,
+                &format!("cluster {cluster}: creating topic {topic}"),
+            );
+            await_partitions(admin, topic, 1);
+        });
+    }
+
     /// Grows a topic to so many partitions in all and waits until each has a leader.
     pub(crate) fn grow(&self, cluster: &str, topic: &str, partitions: i32) {
         self.administer(cluster, |admin| {

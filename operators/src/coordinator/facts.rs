@@ -15,7 +15,6 @@ use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
 use crate::explain::OriginKind;
-use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::protocol::Directive;
 use crate::split::{Metadata, Split};
@@ -63,13 +62,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let (why, at) = (OriginKind::Log, bound);
             (entry.story).goes_on(self.bound[&split].clone(), why, at);
             entry.identity = one.identity;
+            entry.verified = defect::is(Defect::RestoredBeforeMetadata);
             entry.unlisted_since = one.unlisted_since;
             self.insert(split, entry, now);
         }
     }
 
     /// Adds a split to the table.
-    fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
+    pub(super) fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
+        self.note_generation(&split);
         let group = S::Metadata::group_of(&split);
         self.groups.entry(group).or_default().insert(split.clone());
         self.splits.insert(split.clone(), entry);
@@ -92,6 +93,29 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.bound.remove(split);
         self.quarantined.remove(split);
         self.planning.forget(split);
+        let origin = split.origin();
+        if self.generations.get(&origin) == Some(split) {
+            self.generations.remove(&origin);
+        }
+    }
+
+    /// Notes as which split one is read that was started over.
+    fn note_generation(&mut self, split: &S) {
+        let origin = split.origin();
+        if origin != *split {
+            let newest = self
+                .generations
+                .entry(origin)
+                .or_insert_with(|| split.clone());
+            if *newest < *split {
+                newest.clone_from(split);
+            }
+        }
+    }
+
+    /// As which split the one is read that was found as `origin`.
+    fn read_as(&self, origin: S) -> S {
+        self.generations.get(&origin).cloned().unwrap_or(origin)
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
@@ -149,6 +173,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             entry.is_back(at);
         }
         entry.listed = listed;
+        // What is there under its name when it comes back may be another one.
+        entry.verified &= listed;
         entry.unlisted_since = match entry.unlisted_since {
             _ if listed => None,
             before => before.or(Some(at)),
@@ -220,7 +246,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .map(|found| S::Metadata::group_of(&found.split))
             .filter(|group| self.groups.contains_key(group))
             .collect();
-        for found in listed {
+        for group in &known {
+            self.heard_of(group);
+        }
+        for mut found in listed {
+            found.split = self.read_as(found.split);
             if !self.splits.contains_key(&found.split) {
                 let sibling = known.contains(&S::Metadata::group_of(&found.split));
                 let request = self.next_request();
@@ -238,14 +268,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .get_mut(&found.split)
                 .expect("it is there by now");
             entry.racks = found.racks;
-            let back = std::mem::take(&mut entry.gone);
-            if back {
+            let gone = std::mem::take(&mut entry.gone);
+            if gone {
                 entry.is_back(at);
             }
+            let back = gone | !std::mem::replace(&mut entry.verified, true);
             if self.is_replaced(&found.split, found.identity) {
                 self.replaced(&found.split, now);
             } else if back {
                 self.reconsider(&found.split, now);
+                // If it is not known yet what there is of it, whoever was asked may not have been listed.
+                self.judge(&found.split, self.options.start_deadline, now);
             }
         }
     }
@@ -263,6 +296,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Some(known) => S::learnt(known, &found),
             None => found,
         };
+        // What is there is the known one again; a loss that is waited for is looked at by and by.
+        entry.replaced_by = None;
         if entry.identity.as_ref() != Some(&learnt) {
             entry.identity = Some(learnt.clone());
             // What is not recorded yet is recorded with its start.
@@ -282,11 +317,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
+        let held = entry.ownership.reader().is_some();
         if let Ownership::Idle { next, since } = &entry.ownership {
             let (next, since) = (next.clone(), *since);
             entry.ownership = Ownership::Quarantined { next, since };
         }
-        if self.phase == Phase::Replaying && entry.ownership.reader().is_some() {
+        let is_moving = || self.moving().any(|(moving, _, _)| moving == split);
+        if self.phase == Phase::Replaying && (held || is_moving()) {
             let why = format!(
                 "split {split} was replaced by another one of the same name: ticks in which it has \
                  records cannot be given again"
@@ -295,12 +332,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         self.reconsider(split, now);
-        self.tell(SourceEvent::Health(Health::new(
-            format!("split {split}"),
-            HealthStatus::Failing(FailureKind::Definite),
-            "it was replaced by another one of the same name; it stays at its position until it is \
-             readmitted, and what was read since it was replaced is of the other one",
-        )));
+        // Whoever has it releases it first.
+        self.judge_replaced(split, now);
     }
 
     pub(super) fn gone(&mut self, epoch: MetadataEpoch, splits: Vec<S>, now: Duration) {
@@ -309,6 +342,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         for split in splits {
+            let split = self.read_as(split);
             let Some(entry) = self.splits.get_mut(&split).filter(|entry| !entry.gone) else {
                 continue;
             };
@@ -402,7 +436,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// The binding of a tick is durable.
-    pub(super) fn durable(&mut self, binding: Binding<S>) {
+    pub(super) fn durable(&mut self, binding: Binding<S>, now: Duration) {
         let oldest = self.ticks.waiting.pop_front();
         debug_assert_eq!(oldest, Some(binding.tick), "bindings are appended in order");
         let tick = binding.tick;
@@ -418,9 +452,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         } else {
             self.ticks.oldest()
         };
+        let errors = binding.errors.clone();
         self.intentions
             .push_back(Intention::Publish { binding, next });
         self.broadcast(&Directive::Durable(tick));
+        self.go_on_after(&errors, now);
         if self.ended() {
             self.tell(SourceEvent::Ended);
         }

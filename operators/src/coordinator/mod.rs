@@ -11,7 +11,9 @@ mod answers;
 mod command;
 mod explain;
 mod facts;
+mod identity;
 mod kept;
+mod loss;
 mod options;
 mod ownership;
 mod plan;
@@ -44,6 +46,7 @@ use crate::tick::Tick;
 
 use self::answers::Answers;
 pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
+use self::identity::Proofs;
 pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
 use self::plan::Planning;
@@ -77,6 +80,8 @@ pub enum Intention<S: Split> {
         /// The oldest tick that is not durable; `None` at the end.
         next: Option<Tick>,
     },
+    /// Let the discovery hear what a split is: it is durable.
+    Know(S, S::Identity),
     /// Tell whoever watches.
     Tell(SourceEvent<S>),
 }
@@ -129,6 +134,11 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// Which split epochs may be assigned.
     epochs: SplitEpochs,
     ticks: Ticks<S>,
+    proofs: Proofs<S>,
+    /// How often records were lost, or a split failed or started over because of that.
+    losses: u64,
+    /// The splits that were started over, by the one as which each is found.
+    generations: BTreeMap<S, S>,
     /// Since when what is needed to start is waited for, until a person was told.
     starting_since: Option<Duration>,
     /// Whether the wait for the log was told.
@@ -175,6 +185,10 @@ enum Awaited {
     Prepared(ReaderId),
     /// That its reader releases it.
     Release,
+    /// What there is of it, and how long it was waited for.
+    Judgement(RequestId, Duration),
+    /// That it is time to look again what there is of it.
+    AnotherLook,
 }
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
@@ -202,6 +216,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             forgotten: SplitEpoch::default(),
             epochs: SplitEpochs::default(),
             ticks: Ticks::new(),
+            proofs: Proofs::default(),
+            losses: 0,
+            generations: BTreeMap::new(),
             starting_since: None,
             stalled: false,
             rewound: false,
@@ -230,7 +247,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
-        let mut due = [deadline, kept, plan, self.stale_due()];
+        let proof = self.proofs.due();
+        let mut due = [deadline, kept, plan, proof, self.stale_due()];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -327,12 +345,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for record in std::mem::take(&mut self.appending) {
             match record {
                 LogRecord::Start { split, start } => self.recorded(split, start, now),
-                LogRecord::Binding(binding) => self.durable(binding),
+                LogRecord::Binding(binding) => self.durable(binding, now),
+                LogRecord::Identified { split, identity } => {
+                    self.intentions.push_back(Intention::Know(split, identity));
+                }
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
                 LogRecord::ReservedEpochs(epoch) => self.epochs.reserved = epoch,
                 LogRecord::Incarnation(_)
                 | LogRecord::Metadata { .. }
-                | LogRecord::Identified { .. }
                 | LogRecord::Readmitted(_)
                 | LogRecord::Forgotten(_)
                 | LogRecord::Paused(_)
@@ -371,6 +391,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 rule,
             } => self.resolved(request, &split, start, rule),
             DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
+            DiscoveryEvent::Identified { request, splits } => self.identified(request, splits),
+            DiscoveryEvent::Judged {
+                request,
+                split,
+                remains,
+            } => self.judged(request, &split, remains, now),
             DiscoveryEvent::Health(health) => self.tell(SourceEvent::Health(health)),
         }
         self.advance(now);
@@ -421,6 +447,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
+        (&self.proofs, &self.generations).hash(hasher);
         (&self.replaying, &self.after_replay).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Awaited;
+use super::loss::Loss;
 use crate::assignor::SplitLoad;
 use crate::epoch::{ReaderId, RequestId, SplitEpoch};
 use crate::explain::{OriginKind, Story};
@@ -20,6 +21,13 @@ pub(super) struct Entry<S: Split> {
     /// What was found in its place, if that is another one of the same name and nobody has readmitted
     /// it.
     pub(super) replaced_by: Option<S::Identity>,
+    /// What is known of its next records, if they are no longer there.
+    pub(super) loss: Option<Loss<S>>,
+    /// Where and when it was last noticed that they are not.
+    pub(super) lost_at: Option<(S::Position, Duration)>,
+    /// Whether the discovery has found it in this run, since the metadata lists it: before that, what is
+    /// there under its name may be another one.
+    pub(super) verified: bool,
     /// Where it can be read from: the best place first.
     pub(super) racks: Vec<String>,
     /// Whether the metadata lists it.
@@ -79,6 +87,9 @@ impl<S: Split> Entry<S> {
             split_epoch,
             identity: None,
             replaced_by: None,
+            loss: None,
+            lost_at: None,
+            verified: false,
             racks: Vec::new(),
             listed: true,
             unlisted_since: None,
@@ -115,7 +126,8 @@ impl<S: Split> Entry<S> {
 
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
-        self.present() && !self.paused && !self.barred && self.replaced_by.is_none()
+        let meant = self.verified && self.replaced_by.is_none();
+        self.present() && meant && !self.paused && !self.barred
     }
 
     /// Whether it is there, as far as metadata and discovery say.

@@ -7,6 +7,7 @@ use crate::binding::Binding;
 use crate::defect::{self, Defect};
 use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::log::LogRecord;
+use crate::loss::Aftermath;
 use crate::resume::Resume;
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
@@ -37,6 +38,12 @@ impl<S: Split> Restored<S> {
     /// Whether the run goes back, and the log does not say so yet.
     pub(crate) fn goes_back(&self) -> bool {
         self.rewound
+    }
+
+    /// What splits are, as far as it is known.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = (&S, &S::Identity)> {
+        let splits = self.splits.iter();
+        splits.filter_map(|(split, one)| Some((split, one.identity.as_ref()?)))
     }
 
     /// Up to where splits are bound, those that are to be given again too.
@@ -166,7 +173,10 @@ impl<S: Split> Restoration<S> {
             LogRecord::Identified { split, identity } => {
                 self.each(split, |one| one.identity = Some(identity.clone()));
             }
-            LogRecord::Binding(binding) => self.bind(binding).map_err(disorder)?,
+            LogRecord::Binding(binding) => {
+                self.bind(binding).map_err(disorder)?;
+                self.start_over(binding)?;
+            }
             LogRecord::Readmitted(split) => self.each(split, |one| one.quarantined = false),
             LogRecord::Forgotten(split) => {
                 if let Some(one) = self.state.splits.remove(split)
@@ -254,9 +264,42 @@ impl<S: Split> Restoration<S> {
             }
         }
         for error in &binding.errors {
-            if let Some(one) = state.splits.get_mut(&error.split) {
-                one.quarantined = true;
+            let Some(one) = state.splits.get_mut(&error.split) else {
+                continue;
+            };
+            match &error.then {
+                Aftermath::Stays => one.quarantined = true,
+                Aftermath::Skipped(to) => {
+                    // A run that gives the ticks since the base again cannot read what is lost. It begins
+                    // behind it, if nothing before it is to be given again.
+                    let base = self.base.as_mut();
+                    let one = base.and_then(|base| base.splits.get_mut(&error.split));
+                    if let Some(one) = one.filter(|one| one.position == error.position) {
+                        one.position = to.clone();
+                    }
+                }
+                Aftermath::StartedOver { .. } => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Takes into account which splits start over with a binding.
+    fn start_over(&mut self, binding: &Binding<S>) -> Result<(), RestoreError> {
+        for error in &binding.errors {
+            let Aftermath::StartedOver { split, start } = &error.then else {
+                continue;
+            };
+            let Some(before) = self.state.splits.remove(&error.split) else {
+                continue;
+            };
+            if let (Resume::Replay { from }, Some(_)) = (self.resume, &self.base) {
+                let split = error.split.to_string();
+                return Err(RestoreError::StartedAnew { split, from });
+            }
+            let mut one = RestoredSplit::at(start.clone());
+            one.unlisted_since = before.unlisted_since;
+            self.state.splits.insert(split.clone(), one);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::{LogRecord, Stored, StoredError};
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
+use crate::loss::Aftermath;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -112,6 +113,12 @@ struct ErrorMessage {
     position: Vec<u8>,
     #[prost(string, tag = "3")]
     message: String,
+    /// From where on the split is read, if what is before it is skipped, or of the split as which it
+    /// starts over.
+    #[prost(bytes, optional, tag = "4")]
+    next: Option<Vec<u8>>,
+    #[prost(bytes, optional, tag = "5")]
+    started_over: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -203,10 +210,19 @@ where
         from: range.from.store(),
         to: range.to.store(),
     });
-    let errors = binding.errors.iter().map(|error| ErrorMessage {
-        split: error.split.store(),
-        position: error.position.store(),
-        message: error.message.clone(),
+    let errors = binding.errors.iter().map(|error| {
+        let (next, started_over) = match &error.then {
+            Aftermath::Stays => (None, None),
+            Aftermath::Skipped(to) => (Some(to.store()), None),
+            Aftermath::StartedOver { split, start } => (Some(start.store()), Some(split.store())),
+        };
+        ErrorMessage {
+            split: error.split.store(),
+            position: error.position.store(),
+            message: error.message.clone(),
+            next,
+            started_over,
+        }
     });
     BindingMessage {
         tick: binding.tick.0,
@@ -294,10 +310,22 @@ where
         })
     });
     let errors = message.errors.into_iter().map(|error| {
+        let next = error
+            .next
+            .as_deref()
+            .map(S::Position::restore)
+            .transpose()?;
+        let other = error.started_over.as_deref().map(S::restore).transpose()?;
+        let then = match (next, other) {
+            (Some(start), Some(split)) => Aftermath::StartedOver { split, start },
+            (Some(to), None) => Aftermath::Skipped(to),
+            (None, _) => Aftermath::Stays,
+        };
         Ok(SplitError {
             split: S::restore(&error.split)?,
             position: S::Position::restore(&error.position)?,
             message: error.message,
+            then,
         })
     });
     Ok(Binding {
@@ -342,6 +370,34 @@ where
 mod tests {
     use super::*;
     use crate::letters::Letter;
+
+    #[test]
+    fn what_comes_after_an_error_is_restored() {
+        let aftermaths = [
+            Aftermath::Stays,
+            Aftermath::Skipped(7),
+            Aftermath::StartedOver {
+                split: Letter('b'),
+                start: 3,
+            },
+        ];
+        let errors = aftermaths.map(|then| SplitError {
+            split: Letter('a'),
+            position: 5,
+            message: "gone".to_owned(),
+            then,
+        });
+        let binding = Binding {
+            tick: Tick(9),
+            ranges: Vec::new(),
+            errors: errors.into(),
+        };
+        let records = [LogRecord::Binding(binding)];
+
+        let restored = decode::<Letter>(&encode(&records));
+
+        assert_eq!(restored.unwrap(), records);
+    }
 
     #[test]
     fn a_record_of_a_kind_that_a_newer_version_has_is_refused_with_what_to_do() {

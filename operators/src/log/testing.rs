@@ -5,6 +5,7 @@ use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::letters::{Letter, Letters};
+use crate::loss::Aftermath;
 use crate::tick::Tick;
 
 impl Stored for Letter {
@@ -50,6 +51,7 @@ pub(super) fn binding(tick: u64, from: u64, to: u64) -> Record {
             split,
             position: to,
             message: "gone".to_owned(),
+            then: Aftermath::Stays,
         }],
     })
 }

@@ -98,6 +98,7 @@ impl Ledger {
             Directive::Metadata { .. }
             | Directive::Revoke { .. }
             | Directive::Prepare(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
             | Directive::Explained(_)

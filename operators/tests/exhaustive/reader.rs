@@ -76,6 +76,7 @@ impl Reader {
             | Directive::Revoke { .. }
             | Directive::Prepare(_)
             | Directive::Durable(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
             | Directive::Explained(_)

@@ -309,7 +309,13 @@ impl World {
                 }
                 Intention::Open(tick) => self.ledger.pass(Some(tick))?,
                 Intention::Compact(_) => {}
-                other @ (Intention::AskPast | Intention::Ask(DiscoveryRequest::Check { .. })) => {
+                Intention::Know(..) => {}
+                other @ (Intention::AskPast
+                | Intention::Ask(
+                    DiscoveryRequest::Check { .. }
+                    | DiscoveryRequest::Identify { .. }
+                    | DiscoveryRequest::Judge { .. },
+                )) => {
                     return Err(format!("nothing is replayed, but {other:?}"));
                 }
                 Intention::Publish { next, .. } => self.ledger.pass(next)?,

@@ -10,6 +10,7 @@ use timely_splits::binding::{Binding, SplitError};
 use timely_splits::coordinator::Snapshot;
 use timely_splits::epoch::{ReaderId, SplitEpoch};
 use timely_splits::log::LogRecord;
+use timely_splits::loss::Aftermath;
 use timely_splits::split::Split;
 use timely_splits::tick::Tick;
 
@@ -175,7 +176,9 @@ impl<S: Split<Position = u64>> History<S> {
             "I8: an error of {} at tick {tick}",
             error.split
         );
-        self.quarantined.insert(error.split.clone());
+        if error.then == Aftermath::Stays {
+            self.quarantined.insert(error.split.clone());
+        }
         self.failed.entry(tick).or_default().push(error);
     }
 
@@ -243,7 +246,17 @@ impl<S: Split<Position = u64>> History<S> {
             self.reserved
         );
         self.bound = Some(tick);
-        let emitted = self.emitted.remove(&tick).unwrap_or_default();
+        let mut emitted = self.emitted.remove(&tick).unwrap_or_default();
+        for error in self.failed.get(&tick).into_iter().flatten() {
+            let Aftermath::Skipped(to) = error.then else {
+                continue;
+            };
+            // It is the end of what was emitted, and what comes next comes after it.
+            let range = emitted.entry(error.split.clone());
+            range.or_insert((error.position, to)).1 = to;
+            let next = self.next.insert(error.split.clone(), to);
+            assert_eq!(next, Some(error.position), "I2: {} skips", error.split);
+        }
         let mut bound = BTreeMap::new();
         for range in &binding.ranges {
             let before = bound.insert(range.split.clone(), (range.from, range.to));
@@ -265,7 +278,8 @@ impl<S: Split<Position = u64>> History<S> {
         let mut failed = self.failed.remove(&tick).unwrap_or_default();
         failed.sort();
         assert_eq!(binding.errors, failed, "I8: the errors of tick {tick}");
-        for SplitError { split, .. } in failed {
+        let stays = |error: &SplitError<S>| error.then == Aftermath::Stays;
+        for SplitError { split, .. } in failed.into_iter().filter(stays) {
             let readmitted = self.readmitted.remove(&split);
             if !readmitted || self.quarantined.contains(&split) {
                 self.durably_quarantined.insert(split);

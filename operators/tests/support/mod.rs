@@ -16,6 +16,7 @@ use timely_splits::fetcher::{
 };
 use timely_splits::health::FailureKind;
 use timely_splits::log::BindingLog;
+use timely_splits::loss::Remains;
 use timely_splits::source::Reading;
 use timely_splits::wake::Waker;
 
@@ -135,6 +136,23 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                     .map(|split| FoundSplit::new(split, ()));
                 let splits = found.collect();
                 DiscoveryEvent::Found { epoch, splits }
+            }
+            DiscoveryRequest::Identify { request, splits } => {
+                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                DiscoveryEvent::Identified { request, splits }
+            }
+            DiscoveryRequest::Judge { request, split } => {
+                let world = self.world.0.lock().unwrap();
+                let remains = Remains {
+                    identity: Some(()),
+                    first: world.gone_before.get(&split).copied().unwrap_or(0),
+                    end: world.ends.get(&split).copied().unwrap_or(0),
+                };
+                DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                }
             }
             DiscoveryRequest::Check {
                 request,

@@ -127,6 +127,9 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                 }
                 DiscoveryEvent::Found { epoch, splits }
             }
+            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost")
+            }
             DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                 request,
                 lost: Vec::new(),

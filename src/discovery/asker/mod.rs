@@ -1,5 +1,6 @@
 //! The control thread of one cluster.
 
+mod identity;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
+use self::identity::Identities;
 use super::claims::Claims;
 use super::commits::{Commits, Committing};
 use super::findings::Findings;
@@ -24,7 +26,7 @@ use crate::fetcher::ffi::control::{
 };
 use crate::metadata::secret::{ResolvedProperties, resolve};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, StartAt, TopicName,
+    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, KafkaSplit, StartAt, TopicName,
 };
 
 const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
@@ -58,7 +60,11 @@ pub(in crate::discovery) struct Asker {
     findings: Findings,
     /// Whether the cluster is not read because another name has it, which any new metadata can end.
     refused: bool,
+    /// Whether its name reaches another Kafka cluster than it did: then only what the log knows is
+    /// reported, for the coordinator to compare, and nothing else of it is found.
+    foreign: bool,
     starts: Starts,
+    identities: Identities,
     commits: Option<Commits>,
 }
 
@@ -107,7 +113,9 @@ impl Asker {
             backoff: Backoff::new(),
             findings: Findings::default(),
             refused: false,
+            foreign: false,
             starts: Starts::default(),
+            identities: Identities::default(),
         }
     }
 
@@ -133,7 +141,12 @@ impl Asker {
     /// When there is something to do without being told.
     fn due(&self) -> Option<Instant> {
         let attend = self.client.is_some().then(|| Instant::now() + ATTEND_EVERY);
-        let due = [self.round_due, self.starts.due(), attend];
+        let due = [
+            self.round_due,
+            self.starts.due(),
+            self.identities.due(),
+            attend,
+        ];
         due.into_iter().flatten().min()
     }
 
@@ -149,6 +162,7 @@ impl Asker {
         if let Some(target) = post.target {
             self.aim(target, now)?;
         }
+        self.identities.want(post.identities, post.judgements, now);
         for wanted in post.starts {
             if let Some(rule) = self.rule(&wanted) {
                 self.starts
@@ -190,6 +204,7 @@ impl Asker {
         let listed = |topic: &TopicName| target.topics.contains_key(topic);
         self.findings.retain(listed);
         self.starts.retain(|split| listed(&split.topic));
+        self.identities.retain(|split| listed(&split.topic));
         let cluster = &self.cluster;
         let topics = target.topics.keys();
         let subjects: BTreeSet<_> = topics.map(|topic| topic_subject(cluster, topic)).collect();
@@ -206,13 +221,17 @@ impl Asker {
         let Some(target) = &self.target else {
             return Ok(());
         };
-        let events = self.findings.report(&self.cluster, target.epoch);
+        let (foreign, claims) = (self.foreign, &self.claims);
+        let shown = |split: &KafkaSplit| !foreign || claims.knows(split);
+        let events = self.findings.report(&self.cluster, target.epoch, shown);
         events
             .into_iter()
             .try_for_each(|event| self.outlet.send(event))
     }
 
     fn step(&mut self) -> Result<(), Unheard> {
+        // Ticks wait for it.
+        self.identify()?;
         if self.round_due.is_some_and(|due| due <= Instant::now()) {
             self.round()?;
         }
@@ -265,9 +284,8 @@ impl Asker {
         };
         let topics: Vec<TopicName> = target.topics.keys().cloned().collect();
         let timeout = self.options.timeout;
-        let asked = client
-            .describe_topics(&topics, timeout)
-            .and_then(|answers| Ok((answers, client.cluster_id(timeout)?)));
+        let known = |topic: &TopicName| self.findings.identity(topic);
+        let asked = identity::ask(client, &topics, known, timeout);
         // The metadata may have changed while the cluster was asked. What it said of a topic holds
         // under any epoch, but only if it is still reached in the same way.
         let meanwhile = self.inbox.take(Some(Instant::now()), None).ok_or(Unheard)?;
@@ -300,7 +318,7 @@ impl Asker {
             return Ok(true);
         }
         self.refused = false;
-        self.voice.well(&subject, "it answers")?;
+        self.compare(&subject, id.as_ref())?;
         self.note(answers, id)?;
         self.report()?;
         Ok(true)

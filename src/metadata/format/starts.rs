@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::losses::LOSSES;
 use super::walk::{Walk, join, listed};
 use super::{Entry, Node, Value};
 use crate::model::{GroupId, Offset, Partition, StartAt, StartRules, TopicName};
@@ -38,7 +39,8 @@ pub(super) fn is_rule(entry: &Entry) -> bool {
         Value::Map { entries, .. } => entries.iter().any(|field| field.key == "topics"),
         _ => false,
     };
-    RULES.contains(&entry.key.as_str()) && !has_topics
+    let names = RULES.iter().chain(&LOSSES);
+    names.into_iter().any(|name| *name == entry.key) && !has_topics
 }
 
 impl Walk<'_> {

@@ -262,6 +262,7 @@ impl Walk<'_> {
         let entries = self.named(entry, field, expected).unwrap_or_default();
         let (rules, clusters): (Vec<_>, Vec<_>) = entries.into_iter().partition(|one| is_rule(one));
         stream.starts = self.starts(&rules, field);
+        stream.losses = self.losses(&rules, field);
         for read in clusters {
             let field = join(field, &read.key);
             let topics = self.topics(read, &field);

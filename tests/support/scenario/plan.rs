@@ -8,7 +8,7 @@ use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataService, Subscription,
 };
 use timely_kafka::model::{ClientProperties, StartAt};
-use timely_kafka::{BuildError, CommitOffsets, KafkaSource, Resume, Tick};
+use timely_kafka::{BuildError, CommitOffsets, KafkaSource, LossRules, Resume, Tick};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
 
@@ -87,6 +87,7 @@ pub(crate) struct Plan {
     pub(crate) late_readers: bool,
     /// The group to which offsets are committed, and how often, if they are.
     pub(crate) commits: Option<(String, Duration)>,
+    pub(crate) losses: LossRules,
 }
 
 impl Plan {
@@ -106,6 +107,7 @@ impl Plan {
             going_on: GoingOn::After,
             late_readers: false,
             commits: None,
+            losses: LossRules::default(),
         }
     }
 
@@ -136,6 +138,7 @@ impl Plan {
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
             .start(self.start.clone())
+            .losses(self.losses)
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)

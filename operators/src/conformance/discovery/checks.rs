@@ -253,3 +253,42 @@ pub(super) fn checks_ranges<R: DiscoveryRig>(rig: R, context: Context) -> Checke
         None => Done::Unchecked("the rig has no range that cannot be read"),
     })
 }
+
+pub(super) fn identifies<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    for number in 1..=3 {
+        driver.identify(RequestId(number), splits.to_vec());
+        let all = splits.iter().cloned().collect();
+        driver.until("D12", "what splits are", |driver| {
+            driver.identified.get(&RequestId(number)) == Some(&all)
+        })?;
+    }
+    driver.listen()?;
+    ensure("D12", driver.identified.len() == 3, || {
+        format!("three requests were answered as {:?}", driver.identified)
+    })?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn judges<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    for (number, split) in (1..).zip(&splits) {
+        driver.judge(RequestId(number), split);
+    }
+    driver.until("D13", "what there is of splits", |driver| {
+        driver.judged.len() == 2
+    })?;
+    driver.listen()?;
+    ensure(
+        "D13",
+        driver.judged.values().all(|times| *times == 1),
+        || format!("each is answered once, and it was {:?}", driver.judged),
+    )?;
+    Ok(Done::Kept)
+}

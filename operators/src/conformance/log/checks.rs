@@ -7,6 +7,7 @@ use crate::conformance::run::Context;
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, LogSequence, MetadataEpoch, SplitEpoch};
 use crate::log::{Appended, BindingLog, LogError, LogRecord, SnapshotAt};
+use crate::loss::Aftermath;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -60,6 +61,7 @@ impl<R: LogRig> Driver<R> {
         let error = SplitError {
             split: split.clone(),
             position: to.clone(),
+            then: Aftermath::Stays,
             message: format!("\"{to}\"\n\0 is no position"),
         };
         let binding = Binding {

@@ -6,6 +6,7 @@
 )]
 
 mod epochs;
+mod losses;
 mod resume;
 mod waits;
 
@@ -15,6 +16,7 @@ use crate::binding::{SplitError, SplitRange};
 use crate::discovery::FoundSplit;
 use crate::epoch::SplitEpoch;
 use crate::letters::{Letter, Letters};
+use crate::loss::Aftermath;
 use crate::protocol::{Assignment, Command, Moved, ReleaseReason};
 use crate::resume::Resume;
 
@@ -94,6 +96,10 @@ impl Driven {
                                 .map(|split| FoundSplit::new(*split, ()))
                                 .collect(),
                         },
+                        // Tests answer themselves what this is about.
+                        DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                            continue;
+                        }
                         DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                             request,
                             lost: Vec::new(),
@@ -117,7 +123,10 @@ impl Driven {
                 }
                 Intention::Publish { binding, next } => self.published.push((binding, next)),
                 Intention::Tell(event) => self.told.push(event),
-                Intention::Compact(_) | Intention::AskPast | Intention::Open(_) => {}
+                Intention::Compact(_)
+                | Intention::AskPast
+                | Intention::Know(..)
+                | Intention::Open(_) => {}
             }
         }
     }
@@ -186,6 +195,14 @@ fn hello(reader: usize, configuration: u64) -> Report<Letter> {
     Report::Hello {
         reader: ReaderProfile::new(ReaderId(reader)),
         configuration: [("tick_interval".to_owned(), configuration.to_string())].into(),
+    }
+}
+
+/// A reader of splits of any kind.
+fn hello_of<S: Split>(reader: usize) -> Report<S> {
+    Report::Hello {
+        reader: ReaderProfile::new(ReaderId(reader)),
+        configuration: Configuration::new(),
     }
 }
 
@@ -465,6 +482,7 @@ fn a_split_that_is_readmitted_before_its_failure_is_bound_stays_readmitted() {
         split: Letter('a'),
         position: 10,
         message: "gone".to_owned(),
+        then: Aftermath::Stays,
     };
 
     driven.report(Report::Closed {
