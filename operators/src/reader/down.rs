@@ -29,7 +29,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 return;
             }
             DownCause::Failed(kind) => kind,
-            DownCause::Crashed => {
+            DownCause::Crashed | DownCause::Damaged => {
                 held.crashes += 1;
                 if held.crashes >= self.options.crashes_max {
                     FailureKind::Definite
