@@ -200,9 +200,12 @@ impl KafkaDiscovery {
                 .or_default()
                 .push(split);
         }
-        for (cluster, splits) in by_cluster {
+        for (cluster, of_cluster) in by_cluster {
             if let Some(inbox) = self.clusters.get(&cluster) {
-                inbox.post_identities(WantedIdentities { request, splits });
+                inbox.post_identities(WantedIdentities {
+                    request,
+                    splits: of_cluster,
+                });
             }
         }
     }

@@ -68,10 +68,7 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             next,
             why,
         } => {
-            let why = match why {
-                ReleaseReason::Revoked => "to be moved",
-                ReleaseReason::NotListed => "since the metadata does not list it; kept",
-            };
+            let why = in_words(*why);
             tracing::debug!("split {split}: released by worker {reader} at {next}, {why}");
         }
         SourceEvent::FetcherDown {
@@ -91,6 +88,13 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
         SourceEvent::Health(health) => tell_health(worker, health),
         SourceEvent::Ended => tracing::info!("the last tick is durable: the source has ended"),
         _ => {}
+    }
+}
+
+fn in_words(why: ReleaseReason) -> &'static str {
+    match why {
+        ReleaseReason::Revoked => "to be moved",
+        ReleaseReason::NotListed => "since the metadata does not list it; kept",
     }
 }
 

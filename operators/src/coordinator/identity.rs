@@ -67,6 +67,15 @@ impl<S: Split> Proofs<S> {
     }
 }
 
+/// The tick that `record` binds, if it is a binding.
+fn bound_by<S: Split>(record: &LogRecord<S>) -> Option<Tick> {
+    if let LogRecord::Binding(binding) = record {
+        Some(binding.tick)
+    } else {
+        None
+    }
+}
+
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// How many of the records that wait may go to the log: those before the first binding that is not
     /// proven.
@@ -75,9 +84,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.options.identify_every.is_none() {
             return all;
         }
-        let unproven = |record: &LogRecord<S>| match record {
-            LogRecord::Binding(binding) => Some(binding.tick) > self.proofs.proven,
-            _ => false,
+        let unproven = |record: &LogRecord<S>| {
+            bound_by(record).is_some_and(|tick| Some(tick) > self.proofs.proven)
         };
         self.to_append.iter().position(unproven).unwrap_or(all)
     }
@@ -141,14 +149,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The last tick whose binding waits and is not proven.
     fn last_unproven(&self) -> Option<Tick> {
-        let last = self
-            .to_append
-            .iter()
-            .rev()
-            .find_map(|record| match record {
-                LogRecord::Binding(binding) => Some(binding.tick),
-                _ => None,
-            })?;
+        let last = self.to_append.iter().rev().find_map(bound_by)?;
         (Some(last) > self.proofs.proven).then_some(last)
     }
 

@@ -171,7 +171,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         let said =
             (self.metadata.as_ref()).and_then(|metadata| metadata.loss_policy(split, found.kind));
-        let policy = said.unwrap_or(self.options.losses.of(found.kind));
+        let policy = said.unwrap_or_else(|| self.options.losses.of(found.kind));
         let after = match policy {
             LossPolicy::Fail => None,
             LossPolicy::Skip => found.skip,
@@ -322,25 +322,9 @@ fn found<S: Split>(
         first,
         end,
     } = remains;
-    let over = |start: S::Position| {
-        let split = split.started_over()?;
-        Some(Aftermath::StartedOver { split, start })
-    };
+    let over = |start| over(split, start);
     if let Some(other) = &entry.replaced_by {
-        let known = entry.identity.as_ref();
-        let difference = known.map_or_else(String::new, |known| {
-            format!(": {}", S::difference(known, other))
-        });
-        let after = known
-            .is_none_or(|known| S::takes_place(known, other))
-            .then(|| over(first))
-            .flatten();
-        let found = Found {
-            kind: LossKind::Recreated,
-            message: format!("it was replaced by another one of the same name{difference}"),
-            skip: after.clone(),
-            restart: after,
-        };
+        let found = replaced(split, entry.identity.as_ref(), other, first);
         return Some((found, Some(other.clone())));
     }
     let identity = identity.or_else(|| entry.identity.clone());
@@ -384,6 +368,34 @@ fn found<S: Split>(
         _ => return None,
     };
     Some((found, identity))
+}
+
+/// What is lost of a split, which was `known` and is an `other` one that begins at `first`.
+fn replaced<S: Split>(
+    split: &S,
+    known: Option<&S::Identity>,
+    other: &S::Identity,
+    first: S::Position,
+) -> Found<S> {
+    let difference = known.map_or_else(String::new, |known| {
+        format!(": {}", S::difference(known, other))
+    });
+    let after = known
+        .is_none_or(|known| S::takes_place(known, other))
+        .then(|| over(split, first))
+        .flatten();
+    Found {
+        kind: LossKind::Recreated,
+        message: format!("it was replaced by another one of the same name{difference}"),
+        skip: after.clone(),
+        restart: after,
+    }
+}
+
+/// What comes after a loss if the split starts over at `start`, unless it cannot.
+fn over<S: Split>(split: &S, start: S::Position) -> Option<Aftermath<S>> {
+    let split = split.started_over()?;
+    Some(Aftermath::StartedOver { split, start })
 }
 
 /// What comes `after` a loss of a split at `position`, if its policy goes on, and in words.

@@ -271,7 +271,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let split = &range.split;
                 let skipped = binding.errors.iter().find_map(|error| match &error.then {
                     Aftermath::Skipped(to) if error.split == *split => Some((&error.position, to)),
-                    _ => None,
+                    Aftermath::Skipped(_) | Aftermath::Stays | Aftermath::StartedOver { .. } => {
+                        None
+                    }
                 });
                 let position = self.bound.get_mut(split);
                 if let (Some(position), Some((from, to))) = (&position, skipped)

@@ -273,9 +273,9 @@ impl<S: Split> Restoration<S> {
                     // A run that gives the ticks since the base again cannot read what is lost. It begins
                     // behind it, if nothing before it is to be given again.
                     let base = self.base.as_mut();
-                    let one = base.and_then(|base| base.splits.get_mut(&error.split));
-                    if let Some(one) = one.filter(|one| one.position == error.position) {
-                        one.position = to.clone();
+                    let there = base.and_then(|base| base.splits.get_mut(&error.split));
+                    if let Some(there) = there.filter(|there| there.position == error.position) {
+                        there.position = to.clone();
                     }
                 }
                 Aftermath::StartedOver { .. } => {}
@@ -294,8 +294,10 @@ impl<S: Split> Restoration<S> {
                 continue;
             };
             if let (Resume::Replay { from }, Some(_)) = (self.resume, &self.base) {
-                let split = error.split.to_string();
-                return Err(RestoreError::StartedAnew { split, from });
+                return Err(RestoreError::StartedAnew {
+                    split: error.split.to_string(),
+                    from,
+                });
             }
             let mut one = RestoredSplit::at(start.clone());
             one.unlisted_since = before.unlisted_since;

@@ -106,6 +106,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     Intention::Tell(event) => self.told.push(event),
                     Intention::Compact(_)
                     | Intention::AskPast
+                    | Intention::Know(..)
                     | Intention::Open(_)
                     | Intention::Publish { .. } => {}
                 }
@@ -184,6 +185,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
             | Directive::Explained(_)
+            | Directive::Emit(_)
             | Directive::Reject { .. } => {}
         }
     }

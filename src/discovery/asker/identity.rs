@@ -234,8 +234,8 @@ impl Asker {
             client.list_offsets(&questions, Isolation::Uncommitted, self.options.timeout)
         };
         let (firsts, ends) = (offsets(Place::Beginning), offsets(Place::End));
-        let remains = firsts.into_iter().zip(ends).zip(asked);
-        for ((first, end), (split, request, identity)) in remains {
+        let answers = firsts.into_iter().zip(ends).zip(asked);
+        for ((first, end), (split, request, identity)) in answers {
             let (Ok(Some(first)), Ok(Some(end))) = (first, end) else {
                 continue;
             };

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// Changes bytes in all segments of one partition below `folder`, and says in how many places.
-pub(super) fn overwrite(folder: &Path, partition: &str, old: &[u8], new: &[u8]) -> usize {
+/// Changes bytes in all segments of one partition below `root`, and says in how many places.
+pub(super) fn overwrite(root: &Path, partition: &str, old: &[u8], new: &[u8]) -> usize {
     let mut found = 0;
-    let mut folders = vec![folder.to_owned()];
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("the folder is readable") {
             let path = entry.expect("the folder is readable").path();
