@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::{Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
+use crate::binding::Binding;
 use crate::discovery::DiscoveryRequest;
 use crate::epoch::RequestId;
 use crate::event::SourceEvent;
@@ -67,15 +68,6 @@ impl<S: Split> Proofs<S> {
     }
 }
 
-/// The tick that `record` binds, if it is a binding.
-fn bound_by<S: Split>(record: &LogRecord<S>) -> Option<Tick> {
-    if let LogRecord::Binding(binding) = record {
-        Some(binding.tick)
-    } else {
-        None
-    }
-}
-
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// How many of the records that wait may go to the log: those before the first binding that is not
     /// proven.
@@ -85,7 +77,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return all;
         }
         let unproven = |record: &LogRecord<S>| {
-            bound_by(record).is_some_and(|tick| Some(tick) > self.proofs.proven)
+            let binding = binding_of(record);
+            binding.is_some_and(|binding| Some(binding.tick) > self.proofs.proven)
         };
         self.to_append.iter().position(unproven).unwrap_or(all)
     }
@@ -149,7 +142,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The last tick whose binding waits and is not proven.
     fn last_unproven(&self) -> Option<Tick> {
-        let last = self.to_append.iter().rev().find_map(bound_by)?;
+        let last = self.to_append.iter().rev().find_map(binding_of)?.tick;
         (Some(last) > self.proofs.proven).then_some(last)
     }
 
@@ -165,12 +158,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .collect();
         let mut asked = BTreeMap::new();
         for record in &self.to_append {
-            let LogRecord::Binding(binding) = record else {
+            let binding = binding_of(record);
+            let Some(binding) = binding.filter(|one| Some(one.tick) > self.proofs.proven) else {
                 continue;
             };
-            if Some(binding.tick) <= self.proofs.proven {
-                continue;
-            }
             for range in &binding.ranges {
                 let entry = self.splits.get(&range.split);
                 // What is not known contradicts nothing.
@@ -179,8 +170,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 else {
                     continue;
                 };
-                let skipped = (binding.errors.iter()).any(|error| error.split == range.split);
-                if let Some(other) = entry.replaced_by.as_ref().filter(|_| !skipped) {
+                if let Some(other) = &entry.replaced_by {
                     return Err(self.replaced_words(&range.split, identity, other));
                 }
                 let group = S::Metadata::group_of(&range.split);
@@ -245,5 +235,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for split in heard {
             self.tell_identified(&split);
         }
+    }
+}
+
+/// The binding that a record is, if it is one.
+fn binding_of<S: Split>(record: &LogRecord<S>) -> Option<&Binding<S>> {
+    if let LogRecord::Binding(binding) = record {
+        Some(binding)
+    } else {
+        None
     }
 }

@@ -322,9 +322,8 @@ fn found<S: Split>(
         first,
         end,
     } = remains;
-    let over = |start| over(split, start);
     if let Some(other) = &entry.replaced_by {
-        let found = replaced(split, entry.identity.as_ref(), other, first);
+        let found = replaced(split, entry, other, first);
         return Some((found, Some(other.clone())));
     }
     let identity = identity.or_else(|| entry.identity.clone());
@@ -352,8 +351,8 @@ fn found<S: Split>(
                 message: format!(
                     "it was cut off {place}, below its position {next}, and ends at {end}: {words}"
                 ),
-                skip: cut.and_then(|cut| over(later::<S>(cut, &first))),
-                restart: over(first),
+                skip: cut.and_then(|cut| over(split, later::<S>(cut, &first))),
+                restart: over(split, first),
             }
         }
         _ if S::precedes(&end, next) => Found {
@@ -363,27 +362,26 @@ fn found<S: Split>(
                  much was never written"
             ),
             skip: None,
-            restart: over(first),
+            restart: over(split, first),
         },
         _ => return None,
     };
     Some((found, identity))
 }
 
-/// What is lost of a split, which was `known` and is an `other` one that begins at `first`.
+/// What is lost of a split of which `other` has taken the name, and which begins at `first`.
 fn replaced<S: Split>(
     split: &S,
-    known: Option<&S::Identity>,
+    entry: &Entry<S>,
     other: &S::Identity,
     first: S::Position,
 ) -> Found<S> {
+    let known = entry.identity.as_ref();
     let difference = known.map_or_else(String::new, |known| {
         format!(": {}", S::difference(known, other))
     });
-    let after = known
-        .is_none_or(|known| S::takes_place(known, other))
-        .then(|| over(split, first))
-        .flatten();
+    let in_its_place = known.is_none_or(|known| S::takes_place(known, other));
+    let after = in_its_place.then(|| over(split, first)).flatten();
     Found {
         kind: LossKind::Recreated,
         message: format!("it was replaced by another one of the same name{difference}"),
@@ -392,7 +390,7 @@ fn replaced<S: Split>(
     }
 }
 
-/// What comes after a loss if the split starts over at `start`, unless it cannot.
+/// That a split starts over, if it can.
 fn over<S: Split>(split: &S, start: S::Position) -> Option<Aftermath<S>> {
     let split = split.started_over()?;
     Some(Aftermath::StartedOver { split, start })

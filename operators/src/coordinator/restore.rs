@@ -269,7 +269,7 @@ impl<S: Split> Restoration<S> {
             };
             match &error.then {
                 Aftermath::Stays => one.quarantined = true,
-                Aftermath::Skipped(to) => {
+                Aftermath::Skipped(to) if matches!(self.resume, Resume::Replay { .. }) => {
                     // A run that gives the ticks since the base again cannot read what is lost. It begins
                     // behind it, if nothing before it is to be given again.
                     let base = self.base.as_mut();
@@ -278,7 +278,7 @@ impl<S: Split> Restoration<S> {
                         there.position = to.clone();
                     }
                 }
-                Aftermath::StartedOver { .. } => {}
+                Aftermath::Skipped(_) | Aftermath::StartedOver { .. } => {}
             }
         }
         Ok(())
@@ -287,7 +287,11 @@ impl<S: Split> Restoration<S> {
     /// Takes into account which splits start over with a binding.
     fn start_over(&mut self, binding: &Binding<S>) -> Result<(), RestoreError> {
         for error in &binding.errors {
-            let Aftermath::StartedOver { split, start } = &error.then else {
+            let Aftermath::StartedOver {
+                split: other,
+                start,
+            } = &error.then
+            else {
                 continue;
             };
             let Some(before) = self.state.splits.remove(&error.split) else {
@@ -301,7 +305,7 @@ impl<S: Split> Restoration<S> {
             }
             let mut one = RestoredSplit::at(start.clone());
             one.unlisted_since = before.unlisted_since;
-            self.state.splits.insert(split.clone(), one);
+            self.state.splits.insert(other.clone(), one);
         }
         Ok(())
     }

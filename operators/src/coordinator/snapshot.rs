@@ -67,7 +67,8 @@ pub struct SplitSnapshot<S: Split> {
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// All that a restart needs, as of the last closed tick.
     ///
-    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
+    /// It belongs into the log after the binding of that tick, and after everything that
+    /// [`Intention::Append`] asked for until here.
     pub fn snapshot(&self) -> Snapshot<S> {
         // The records of starts that are not durable are before the snapshot, wherever it is put.
         let starting = self

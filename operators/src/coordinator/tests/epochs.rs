@@ -92,6 +92,9 @@ fn a_split_is_not_assigned_before_its_epoch_is_durably_reserved() {
     driven.release(0, 'a', 2, 14);
     driven.log_answers = false;
     driven.metadata("a");
+    // The split is found while the metadata is being recorded.
+    driven.coordinator.handle_appended(driven.now);
+    driven.carry_out();
 
     assert_eq!(driven.moves(), [""; 0]);
     assert!(driven.log.last().is_some_and(is_reservation));

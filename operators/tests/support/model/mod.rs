@@ -294,7 +294,9 @@ impl Model {
 
     /// Puts a snapshot into the log and drops what is before it, if nothing is being appended.
     pub(crate) fn compact(&mut self) {
-        if self.under_way.is_none() && !self.log_lost && self.coordinator.open_tick().is_some() {
+        // A snapshot has what closed ticks come to, so it comes after their bindings.
+        let bound = self.under_way.is_none() && self.coordinator.tables().ticks_waiting == 0;
+        if bound && !self.log_lost && self.coordinator.open_tick().is_some() {
             tell!(self, "the log is compacted");
             let snapshot = LogRecord::Snapshot(self.coordinator.snapshot());
             self.put_into_log(vec![snapshot]);

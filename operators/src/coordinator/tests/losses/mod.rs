@@ -322,7 +322,10 @@ fn ticks_with_a_skip_can_be_given_again_from_there_on() {
 
     let from = field.bindings()[1].tick;
     let restored = Restored::of(&field.log, Resume::Replay { from }).unwrap();
+    let before = field.bindings()[0].tick;
+    let at = Restored::of(&field.log, Resume::At(before)).unwrap();
 
+    assert_eq!(at.splits[&plot('a')].position, 5, "the skip is void");
     assert_eq!(restored.splits[&plot('a')].position, 12);
     assert_eq!(restored.replay.unwrap().ends[&plot('a')], 15);
 }
