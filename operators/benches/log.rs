@@ -134,6 +134,7 @@ fn snapshot(tick: u64, splits: u64) -> LogRecord<Number> {
         paused: false,
         identity: None,
         unlisted_since: None,
+        stop: None,
     });
     LogRecord::Snapshot(Snapshot {
         version: SNAPSHOT_VERSION,
@@ -144,6 +145,7 @@ fn snapshot(tick: u64, splits: u64) -> LogRecord<Number> {
         count: splits,
         splits: all.collect(),
         rewound: false,
+        all_found: false,
     })
 }
 

@@ -45,11 +45,15 @@ pub enum Defect {
     NotPrepared,
     /// A snapshot is believed whatever it says.
     SnapshotBelieved,
+    /// A restart does not know where splits stop.
+    StopForgotten,
+    /// A reader keeps what it has read to its stop.
+    NeverFinished,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::NoSplitEpochCheck,
         Self::TakeoverOnSuspicion,
         Self::HandoverOfFetched,
@@ -66,6 +70,8 @@ impl Defect {
         Self::FailedKeptForEver,
         Self::NotPrepared,
         Self::SnapshotBelieved,
+        Self::StopForgotten,
+        Self::NeverFinished,
     ];
 }
 

@@ -196,6 +196,7 @@ impl SplitDiscovery<Letter> for Discovery {
                 request,
                 split,
                 start: 0,
+                stop: None,
                 rule: "earliest".to_owned(),
             },
         });

@@ -319,6 +319,7 @@ impl KafkaSource {
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
                 resume: self.shared.settings.resume,
+                bounded: self.shared.settings.bounded,
                 ..CoordinatorOptions::new(0)
             },
         }

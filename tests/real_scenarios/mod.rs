@@ -4,6 +4,7 @@ pub(crate) mod growth;
 pub(crate) mod offsets;
 pub(crate) mod replays;
 pub(crate) mod starts;
+pub(crate) mod stops;
 pub(crate) mod undisturbed;
 
 use timely_kafka::model::ClientProperties;

@@ -15,6 +15,7 @@ mod messages;
 mod offsets;
 mod relay;
 mod restarts;
+mod stops;
 mod undisturbed;
 
 #[path = "../support/scenario/mod.rs"]
@@ -41,6 +42,7 @@ fn main() {
         messages::trials(),
         offsets::trials(),
         restarts::trials(),
+        stops::trials(),
         undisturbed::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

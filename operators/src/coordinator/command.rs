@@ -66,7 +66,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
-    fn end(&mut self, now: Duration) {
+    pub(super) fn end(&mut self, now: Duration) {
         match self.phase {
             // What was bound before is given again in whole: the end comes right after it.
             Phase::Running | Phase::Replaying if self.ticks.ending == Ending::No => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::bounded::Bounded;
 use super::ownership::{Entry, Ownership};
 use super::replay::Replaying;
 use super::restore::Restored;
@@ -29,6 +30,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.stored = Some(metadata);
         }
         self.rewound = restored.rewound;
+        self.restore_bounded(restored.all_found, &restored.splits);
         self.replaying = restored.replay.map(Replaying::new);
         for (split, one) in restored.splits {
             let position = one.position;
@@ -40,17 +42,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             if one.quarantined {
                 self.quarantined.insert(split.clone());
             }
-            let ownership = if one.quarantined && !again {
-                Ownership::Quarantined { next, since }
-            } else {
-                Ownership::Idle { next, since }
-            };
             let listed = match &self.metadata {
                 Some(metadata) => metadata.lists(&split),
                 None => defect::is(Defect::RestoredBeforeMetadata),
             };
+            let stop = one.stop.filter(|_| !defect::is(Defect::StopForgotten));
+            let mut entry = Entry::restored(next, since, stop, listed);
+            if one.quarantined && !again {
+                entry.ownership = Ownership::Quarantined {
+                    next: position.clone(),
+                    since,
+                };
+            }
             self.bound.insert(split.clone(), position);
-            let mut entry = Entry::restored(ownership, listed);
             entry.paused = one.paused && !defect::is(Defect::PauseForgotten);
             if let Some(replaying) = self.replaying.as_mut().filter(|_| entry.paused && again) {
                 entry.paused = false;
@@ -86,6 +90,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.bound.remove(split);
         self.quarantined.remove(split);
         self.planning.forget(split);
+        self.look_for_end(split);
     }
 
     /// The metadata service does not answer: what was in force before the restart is, until it does.
@@ -105,6 +110,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.metadata_epoch = self.metadata_epoch.next();
         let epoch = self.metadata_epoch;
+        self.search_again();
         self.tell(SourceEvent::MetadataAdopted {
             epoch,
             metadata: metadata.clone(),
@@ -177,7 +183,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             | Ownership::Idle { .. }
             | Ownership::Assigned(_)
             | Ownership::Releasing(_)
-            | Ownership::Quarantined { .. } => {}
+            | Ownership::Quarantined { .. }
+            | Ownership::Finished { .. } => {}
         }
         self.reconsider(split, now);
     }
@@ -217,8 +224,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .map(|found| S::Metadata::group_of(&found.split))
             .filter(|group| self.groups.contains_key(group))
             .collect();
+        let closed = self.bounded.as_ref().is_some_and(Bounded::is_complete);
         for found in listed {
             if !self.splits.contains_key(&found.split) {
+                // What a bounded source reads was settled when all was found for the first time.
+                if closed {
+                    continue;
+                }
                 let sibling = known.contains(&S::Metadata::group_of(&found.split));
                 let request = self.next_request();
                 let mut entry = Entry::found(request, self.forgotten);
@@ -235,6 +247,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .get_mut(&found.split)
                 .expect("it is there by now");
             entry.racks = found.racks;
+            entry.found_under = epoch;
             let back = std::mem::take(&mut entry.gone);
             if self.is_replaced(&found.split, found.identity) {
                 self.replaced(&found.split, now);
@@ -280,6 +293,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let (next, since) = (next.clone(), *since);
             entry.ownership = Ownership::Quarantined { next, since };
         }
+        let finished = entry.is_finished();
         if self.phase == Phase::Replaying && entry.ownership.reader().is_some() {
             let why = format!(
                 "split {split} was replaced by another one of the same name: ticks in which it has \
@@ -289,11 +303,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         self.reconsider(split, now);
+        let what = if finished {
+            "it was replaced by another one of the same name, which is not read: it had come to its stop"
+        } else {
+            "it was replaced by another one of the same name; it stays at its position until it is \
+             readmitted, and what was read since it was replaced is of the other one"
+        };
         self.tell(SourceEvent::Health(Health::new(
             format!("split {split}"),
             HealthStatus::Failing(FailureKind::Definite),
-            "it was replaced by another one of the same name; it stays at its position until it is \
-             readmitted, and what was read since it was replaced is of the other one",
+            what,
         )));
     }
 
@@ -348,17 +367,22 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         &mut self,
         request: RequestId,
         split: &S,
-        start: S::Position,
+        (start, stop): (S::Position, Option<S::Position>),
         rule: String,
     ) {
+        if !self.stops(split, stop.as_ref()) {
+            return;
+        }
         match self.splits.get_mut(split) {
             Some(entry) if entry.ownership == Ownership::Resolving(request) => {
                 entry.ownership = Ownership::Recording(start.clone());
+                entry.stop.clone_from(&stop);
                 entry.rule = rule;
                 let (identity, paused) = (entry.identity.clone(), entry.paused);
                 self.to_append.push(LogRecord::Start {
                     split: split.clone(),
                     start,
+                    stop,
                 });
                 if let Some(identity) = identity {
                     let split = split.clone();
@@ -383,14 +407,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .splits
             .get_mut(&split)
             .expect("a recorded split is kept");
-        entry.ownership = Ownership::Idle {
-            next: start.clone(),
-            since: now,
-        };
         let rule = std::mem::take(&mut entry.rule);
+        let stop = entry.stop.clone();
         self.bound.insert(split.clone(), start.clone());
+        self.tell(SourceEvent::SplitResolved {
+            split: split.clone(),
+            start: start.clone(),
+            stop,
+            rule,
+        });
+        self.rest(&split, start, now);
         self.reconsider(&split, now);
-        self.tell(SourceEvent::SplitResolved { split, start, rule });
     }
 
     /// The binding of a tick is durable.

@@ -7,11 +7,13 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod advance;
+mod bounded;
 mod command;
 mod facts;
 mod kept;
 mod options;
 mod ownership;
+mod phase;
 mod plan;
 mod replay;
 mod report;
@@ -39,11 +41,12 @@ use crate::protocol::{Configuration, Directive, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
+use self::bounded::Bounded;
 pub use self::options::CoordinatorOptions;
-use self::ownership::{Entry, Ownership};
+use self::ownership::Entry;
+use self::phase::{Awaited, Early, Phase};
 use self::plan::Planning;
 use self::replay::Replaying;
-use self::restore::RestoredSplit;
 pub(crate) use self::restore::{Restoration, Restored};
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 pub use self::tables::Tables;
@@ -134,6 +137,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     replaying: Option<Replaying<S>>,
     /// What the metadata service answered meanwhile.
     after_replay: Option<S::Metadata>,
+    /// How far it is from its end, if it is to end by itself.
+    bounded: Option<Bounded<S>>,
     /// To be appended when the append under way is answered: bindings and reservations, of which
     /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
@@ -144,51 +149,12 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     ignored: u64,
 }
 
-/// How far the run has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    /// The log is being opened, or readers are missing.
-    Gathering { log_open: bool },
-    /// The first reservation of ticks is not durable.
-    Reserving,
-    /// Ticks that were bound before are given again.
-    Replaying,
-    /// Splits are read.
-    Running,
-    /// Something is wrong that only a person can mend. The frontier stays where it is.
-    Wedged,
-    /// It ended before anything was read.
-    Ended,
-}
-
-/// What the metadata service said before the log was open.
-///
-/// Nothing is done about it until then: splits that are in the log would be taken for new ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-enum Early<M> {
-    #[default]
-    Nothing,
-    Failed,
-    /// Its last answer.
-    Answered(M),
-}
-
-/// What is awaited of a split: one thing at a time, by a deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Awaited {
-    /// Where reading the split starts, and how long it was waited for.
-    Start(RequestId, Duration),
-    /// That a reader is prepared to take it from the one that has it.
-    Prepared(ReaderId),
-    /// That its reader releases it.
-    Release,
-}
-
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A coordinator that knows no readers and no splits.
     pub fn new(mut options: CoordinatorOptions, assignor: A) -> Self {
         options.plan_interval = (options.plan_interval).or_else(|| assignor.plan_interval());
         Self {
+            bounded: options.bounded.then(Bounded::new),
             options,
             phase: Phase::Gathering { log_open: false },
             incarnation: Incarnation::default(),
@@ -274,46 +240,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.ticks.ending == Ending::Reached
     }
 
-    /// All that a restart needs, as of the last closed tick.
-    ///
-    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
-    pub fn snapshot(&self) -> Snapshot<S> {
-        // The records of starts that are not durable are before the snapshot, wherever it is put.
-        let starting = self
-            .splits
-            .iter()
-            .filter_map(|(split, entry)| match &entry.ownership {
-                Ownership::Recording(start) => Some((split, start)),
-                Ownership::Resolving(_)
-                | Ownership::Idle { .. }
-                | Ownership::Assigned(_)
-                | Ownership::Releasing(_)
-                | Ownership::Quarantined { .. } => None,
-            });
-        let splits = self.bound.iter().chain(starting).map(|(split, position)| {
-            let entry = self.splits.get(split);
-            let restored = RestoredSplit {
-                position: position.clone(),
-                quarantined: self.quarantined.contains(split),
-                paused: entry.is_some_and(|entry| entry.paused),
-                identity: entry.and_then(|entry| entry.identity.clone()),
-                unlisted_since: entry.and_then(|entry| entry.unlisted_since),
-            };
-            (split.clone(), restored)
-        });
-        let metadata = self.metadata.clone().or_else(|| self.stored.clone());
-        Restored {
-            incarnation: self.incarnation,
-            reserved: self.ticks.asked,
-            bound: self.ticks.last_closed,
-            metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
-            splits: splits.collect(),
-            rewound: false,
-            replay: None,
-        }
-        .snapshot()
-    }
-
     /// The clock that ticks are named by says `wall`. Without it they are named by `now`.
     ///
     /// What is due is measured by `now`, which must not go back; this one may.
@@ -377,10 +303,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub fn handle_appended(&mut self, now: Duration) {
         for record in std::mem::take(&mut self.appending) {
             match record {
-                LogRecord::Start { split, start } => self.recorded(split, start, now),
+                LogRecord::Start { split, start, .. } => self.recorded(split, start, now),
                 LogRecord::Binding(binding) => self.durable(binding),
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
                 LogRecord::Incarnation(_)
+                | LogRecord::AllFound
                 | LogRecord::Metadata { .. }
                 | LogRecord::Identified { .. }
                 | LogRecord::Readmitted(_)
@@ -421,12 +348,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             DiscoveryEvent::MetadataFailed => self.metadata_failed(now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
             DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
+            DiscoveryEvent::AllFound { epoch } => self.all_found(epoch, now),
             DiscoveryEvent::Resolved {
                 request,
                 split,
                 start,
+                stop,
                 rule,
-            } => self.resolved(request, &split, start, rule),
+            } => self.resolved(request, &split, (start, stop), rule),
             DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
             DiscoveryEvent::Health(health) => self.tell(SourceEvent::Health(health)),
         }
@@ -478,7 +407,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         (&self.last_request, &self.forgotten).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
-        (&self.replaying, &self.after_replay).hash(hasher);
+        (&self.replaying, &self.after_replay, &self.bounded).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);
     }

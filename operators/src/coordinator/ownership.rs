@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Awaited;
 use crate::assignor::SplitLoad;
-use crate::epoch::{ReaderId, RequestId, SplitEpoch};
+use crate::epoch::{MetadataEpoch, ReaderId, RequestId, SplitEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -21,6 +21,10 @@ pub(super) struct Entry<S: Split> {
     pub(super) replaced_by: Option<S::Identity>,
     /// Where it can be read from: the best place first.
     pub(super) racks: Vec<String>,
+    /// Where its reading stops, if it does. Nothing at this position or past it is read.
+    pub(super) stop: Option<S::Position>,
+    /// The metadata epoch under which it was last found.
+    pub(super) found_under: MetadataEpoch,
     /// Whether the metadata lists it.
     pub(super) listed: bool,
     /// When the metadata stopped to list it, if it does not.
@@ -65,6 +69,8 @@ pub(super) enum Ownership<S: Split> {
     Releasing(ReaderId),
     /// Nobody: it failed at `next` in a way that lasts. It is kept at it like one that is idle.
     Quarantined { next: S::Position, since: Duration },
+    /// Nobody: it was read to its stop, or starts there. It is kept at it like one that is idle.
+    Finished { next: S::Position, since: Duration },
 }
 
 impl<S: Split> Entry<S> {
@@ -77,6 +83,8 @@ impl<S: Split> Entry<S> {
             identity: None,
             replaced_by: None,
             racks: Vec::new(),
+            stop: None,
+            found_under: MetadataEpoch::default(),
             listed: true,
             unlisted_since: None,
             gone: false,
@@ -93,12 +101,19 @@ impl<S: Split> Entry<S> {
     }
 
     /// A split whose position is known from the log.
-    pub(super) fn restored(ownership: Ownership<S>, listed: bool) -> Self {
-        Self {
-            ownership,
+    pub(super) fn restored(
+        next: S::Position,
+        since: Duration,
+        stop: Option<S::Position>,
+        listed: bool,
+    ) -> Self {
+        let mut entry = Self {
+            stop,
             listed,
             ..Self::found(RequestId::default(), SplitEpoch::default())
-        }
+        };
+        entry.ownership = entry.at_rest(next, since);
+        entry
     }
 
     /// Whether it should be with a reader.
@@ -109,6 +124,20 @@ impl<S: Split> Entry<S> {
     /// Whether it is there, as far as metadata and discovery say.
     pub(super) fn present(&self) -> bool {
         self.listed && !self.gone
+    }
+
+    /// Who has it from `since` on if nobody reads it, and it is at `next`: it is finished if it stops
+    /// there.
+    pub(super) fn at_rest(&self, next: S::Position, since: Duration) -> Ownership<S> {
+        if self.stop.as_ref().is_some_and(|stop| next >= *stop) {
+            Ownership::Finished { next, since }
+        } else {
+            Ownership::Idle { next, since }
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self.ownership, Ownership::Finished { .. })
     }
 
     pub(super) fn is_quarantined(&self) -> bool {
@@ -122,7 +151,8 @@ impl<S: Split> Entry<S> {
                 Ownership::Idle { .. } | Ownership::Assigned(_) | Ownership::Releasing(_) => true,
                 Ownership::Resolving(_)
                 | Ownership::Recording(_)
-                | Ownership::Quarantined { .. } => false,
+                | Ownership::Quarantined { .. }
+                | Ownership::Finished { .. } => false,
             }
     }
 }
@@ -135,7 +165,8 @@ impl<S: Split> Ownership<S> {
             Self::Resolving(_)
             | Self::Recording(_)
             | Self::Idle { .. }
-            | Self::Quarantined { .. } => None,
+            | Self::Quarantined { .. }
+            | Self::Finished { .. } => None,
         }
     }
 
@@ -143,7 +174,9 @@ impl<S: Split> Ownership<S> {
     /// durable.
     pub(super) fn kept(&self) -> Option<(&S::Position, Duration)> {
         match self {
-            Self::Idle { next, since } | Self::Quarantined { next, since } => Some((next, *since)),
+            Self::Idle { next, since }
+            | Self::Quarantined { next, since }
+            | Self::Finished { next, since } => Some((next, *since)),
             Self::Resolving(_) | Self::Recording(_) | Self::Assigned(_) | Self::Releasing(_) => {
                 None
             }
@@ -154,9 +187,9 @@ impl<S: Split> Ownership<S> {
     /// was, if it was.
     pub(super) fn keep_from(&mut self, now: Duration) -> Option<Duration> {
         match self {
-            Self::Idle { since, .. } | Self::Quarantined { since, .. } => {
-                Some(std::mem::replace(since, now))
-            }
+            Self::Idle { since, .. }
+            | Self::Quarantined { since, .. }
+            | Self::Finished { since, .. } => Some(std::mem::replace(since, now)),
             Self::Resolving(_) | Self::Recording(_) | Self::Assigned(_) | Self::Releasing(_) => {
                 None
             }

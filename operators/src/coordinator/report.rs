@@ -150,13 +150,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A split is nobody's from here on, and goes on at `next`.
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         self.wait_no_more(split);
+        self.rest(split, next.clone(), now);
         if let Some(entry) = self.splits.get_mut(split) {
             let barred = std::mem::take(&mut entry.barred);
-            entry.ownership = if barred || entry.replaced_by.is_some() {
-                Ownership::Quarantined { next, since: now }
-            } else {
-                Ownership::Idle { next, since: now }
-            };
+            if !entry.is_finished() && (barred || entry.replaced_by.is_some()) {
+                entry.ownership = Ownership::Quarantined { next, since: now };
+            }
         }
         self.reconsider(split, now);
     }

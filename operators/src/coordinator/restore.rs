@@ -24,6 +24,8 @@ pub(crate) struct Restored<S: Split> {
     pub(super) rewound: bool,
     /// What is to be given again, if anything is.
     pub(super) replay: Option<ReplayRange<S>>,
+    /// Whether every split that a bounded source reads is among these.
+    pub(super) all_found: bool,
 }
 
 impl<S: Split> Restored<S> {
@@ -50,11 +52,13 @@ pub(crate) struct RestoredSplit<S: Split> {
     pub(super) paused: bool,
     pub(super) identity: Option<S::Identity>,
     pub(super) unlisted_since: Option<Tick>,
+    pub(super) stop: Option<S::Position>,
 }
 
 impl<S: Split> RestoredSplit<S> {
-    fn at(position: S::Position) -> Self {
+    fn at(position: S::Position, stop: Option<S::Position>) -> Self {
         Self {
+            stop,
             position,
             quarantined: false,
             paused: false,
@@ -109,6 +113,7 @@ impl<S: Split> Restoration<S> {
                 splits: BTreeMap::new(),
                 rewound: false,
                 replay: None,
+                all_found: false,
             },
             base: None,
             forgotten: BTreeMap::new(),
@@ -149,9 +154,11 @@ impl<S: Split> Restoration<S> {
                 }
                 self.state.metadata = Some((*epoch, metadata.clone()));
             }
-            LogRecord::Start { split, start } => {
-                self.start(split, start, index)?;
+            LogRecord::Start { split, start, stop } => {
+                let one = RestoredSplit::at(start.clone(), stop.clone());
+                self.start(split, one, index)?;
             }
+            LogRecord::AllFound => self.state.all_found = true,
             LogRecord::Identified { split, identity } => {
                 self.each(split, |one| one.identity = Some(identity.clone()));
             }
@@ -194,8 +201,12 @@ impl<S: Split> Restoration<S> {
         }
     }
 
-    fn start(&mut self, split: &S, start: &S::Position, index: usize) -> Result<(), RestoreError> {
-        let one = RestoredSplit::at(start.clone());
+    fn start(
+        &mut self,
+        split: &S,
+        one: RestoredSplit<S>,
+        index: usize,
+    ) -> Result<(), RestoreError> {
         if self
             .state
             .splits
@@ -286,6 +297,7 @@ impl<S: Split> Restoration<S> {
                 state.rewound = state.bound.is_some() || !state.splits.is_empty();
                 state.bound = None;
                 state.splits.clear();
+                state.all_found = false;
             }
             (Resume::At(_), Some(base)) => {
                 state.rewound = true;
@@ -326,7 +338,7 @@ impl<S: Split> Restored<S> {
     fn is_at(&self, other: &Self) -> bool {
         let place = |(split, one): (&S, &RestoredSplit<S>)| {
             let flags = (one.quarantined, one.paused);
-            (split.clone(), one.position.clone(), flags)
+            (split.clone(), one.position.clone(), one.stop.clone(), flags)
         };
         let (mine, theirs) = (self.splits.iter(), other.splits.iter());
         mine.map(place).eq(theirs.map(place))
@@ -352,6 +364,7 @@ impl<S: Split> Restored<S> {
                 paused: one.paused,
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
             };
             if splits.insert(one.split.clone(), value).is_some() && !believed {
                 return incomplete(format!("split {} is in it twice", one.split));
@@ -365,6 +378,7 @@ impl<S: Split> Restored<S> {
             splits,
             rewound: false,
             replay: None,
+            all_found: snapshot.all_found,
         })
     }
 
@@ -378,6 +392,7 @@ impl<S: Split> Restored<S> {
                 paused: one.paused,
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
             })
             .collect();
         Snapshot {
@@ -389,6 +404,7 @@ impl<S: Split> Restored<S> {
             count: splits.len() as u64,
             splits,
             rewound: self.rewound,
+            all_found: self.all_found,
         }
     }
 }

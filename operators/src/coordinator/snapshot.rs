@@ -7,7 +7,7 @@ use crate::split::Split;
 use crate::tick::Tick;
 
 /// The version of [`Snapshot`] that is written here.
-pub const SNAPSHOT_VERSION: u32 = 2;
+pub const SNAPSHOT_VERSION: u32 = 3;
 
 /// All that a restart needs, as of one tick.
 ///
@@ -34,6 +34,8 @@ pub struct Snapshot<S: Split> {
     pub splits: Vec<SplitSnapshot<S>>,
     /// Whether the run went back: ticks after `bound` that are bound by the records before are void.
     pub rewound: bool,
+    /// Whether every split that a bounded source reads is among these, so that none is added.
+    pub all_found: bool,
 }
 
 /// What a restart needs to know of one split.
@@ -52,6 +54,8 @@ pub struct SplitSnapshot<S: Split> {
     pub identity: Option<S::Identity>,
     /// The tick from which on the metadata does not list it, if it does not.
     pub unlisted_since: Option<Tick>,
+    /// Where its reading stops, if it does. It is finished if it is there.
+    pub stop: Option<S::Position>,
 }
 
 /// Why a log does not say where a source was.

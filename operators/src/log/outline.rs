@@ -29,6 +29,7 @@ impl Outline {
             LogRecord::Reserved(_)
             | LogRecord::Metadata { .. }
             | LogRecord::Start { .. }
+            | LogRecord::AllFound
             | LogRecord::Identified { .. }
             | LogRecord::Binding(_)
             | LogRecord::Readmitted(_)

@@ -18,7 +18,7 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     kind: Option<Kind>,
 }
 
@@ -46,6 +46,11 @@ enum Kind {
     Resumed(Vec<u8>),
     #[prost(message, tag = "11")]
     Identified(IdentityMessage),
+    /// A start with a stop. A kind of its own: a version that knows no stops must not read past one.
+    #[prost(message, tag = "12")]
+    Stretch(PositionMessage),
+    #[prost(bool, tag = "13")]
+    AllFound(bool),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -80,6 +85,8 @@ struct PositionMessage {
     identity: Option<Vec<u8>>,
     #[prost(uint64, optional, tag = "6")]
     unlisted_since: Option<u64>,
+    #[prost(bytes, optional, tag = "7")]
+    stop: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -130,6 +137,8 @@ struct SnapshotMessage {
     splits: Vec<PositionMessage>,
     #[prost(bool, tag = "8")]
     rewound: bool,
+    #[prost(bool, tag = "9")]
+    all_found: bool,
 }
 
 /// The bytes of `records`.
@@ -167,14 +176,19 @@ where
             metadata: metadata.store(),
             at: at.0,
         }),
-        LogRecord::Start { split, start } => Kind::Start(PositionMessage {
-            split: split.store(),
-            position: start.store(),
-            quarantined: false,
-            paused: false,
-            identity: None,
-            unlisted_since: None,
-        }),
+        LogRecord::Start { split, start, stop } => {
+            let start = PositionMessage {
+                split: split.store(),
+                position: start.store(),
+                stop: stop.as_ref().map(Stored::store),
+                ..PositionMessage::default()
+            };
+            match stop {
+                None => Kind::Start(start),
+                Some(_) => Kind::Stretch(start),
+            }
+        }
+        LogRecord::AllFound => Kind::AllFound(true),
         LogRecord::Identified { split, identity } => Kind::Identified(IdentityMessage {
             split: split.store(),
             identity: identity.store(),
@@ -222,6 +236,7 @@ where
         paused: one.paused,
         identity: one.identity.as_ref().map(Stored::store),
         unlisted_since: one.unlisted_since.map(|tick| tick.0),
+        stop: one.stop.as_ref().map(Stored::store),
     });
     SnapshotMessage {
         version: snapshot.version,
@@ -236,6 +251,7 @@ where
         count: snapshot.count,
         splits: splits.collect(),
         rewound: snapshot.rewound,
+        all_found: snapshot.all_found,
     }
 }
 
@@ -262,10 +278,12 @@ where
             split: S::restore(&identified.split)?,
             identity: S::Identity::restore(&identified.identity)?,
         },
-        Kind::Start(start) => LogRecord::Start {
+        Kind::Start(start) | Kind::Stretch(start) => LogRecord::Start {
             split: S::restore(&start.split)?,
             start: S::Position::restore(&start.position)?,
+            stop: start.stop.as_deref().map(Stored::restore).transpose()?,
         },
+        Kind::AllFound(_) => LogRecord::AllFound,
         Kind::Binding(binding) => LogRecord::Binding(restore_binding(binding)?),
         Kind::Readmitted(split) => LogRecord::Readmitted(S::restore(&split)?),
         Kind::Forgotten(split) => LogRecord::Forgotten(S::restore(&split)?),
@@ -316,6 +334,7 @@ where
             paused: one.paused,
             identity: one.identity.as_deref().map(Stored::restore).transpose()?,
             unlisted_since: one.unlisted_since.map(Tick),
+            stop: one.stop.as_deref().map(Stored::restore).transpose()?,
         })
     });
     Ok(Snapshot {
@@ -327,5 +346,6 @@ where
         count: message.count,
         splits: splits.collect::<Result<_, _>>()?,
         rewound: message.rewound,
+        all_found: message.all_found,
     })
 }

@@ -82,13 +82,27 @@ pub(super) fn snapshot(tick: u64) -> Record {
             paused: true,
             identity: Some(()),
             unlisted_since: Some(Tick(3)),
+            stop: Some(9),
         }],
         rewound: false,
+        all_found: true,
     })
 }
 
 /// One append a line, every kind of record once at least.
 pub(super) fn appends() -> Vec<Vec<Record>> {
+    let start = LogRecord::Start {
+        split: Letter('c'),
+        start: 5,
+        stop: Some(9),
+    };
+    let mut appends = endless_appends();
+    appends.push(vec![start, LogRecord::AllFound]);
+    appends
+}
+
+/// The same, of the kinds that there were before reading could stop.
+pub(super) fn endless_appends() -> Vec<Vec<Record>> {
     let split = Letter('a');
     let mut appends = first_appends();
     appends.push(vec![LogRecord::Paused(split), LogRecord::Resumed(split)]);
@@ -109,6 +123,7 @@ pub(super) fn first_appends() -> Vec<Vec<Record>> {
     let start = LogRecord::Start {
         split: Letter('a'),
         start: 5,
+        stop: None,
     };
     vec![
         vec![LogRecord::Incarnation(RUN), LogRecord::Reserved(Tick(100))],

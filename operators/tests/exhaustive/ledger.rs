@@ -47,6 +47,9 @@ pub(crate) struct Durable {
     bound: Option<Tick>,
     metadata: Option<Letters>,
     pub(crate) positions: BTreeMap<Letter, u64>,
+    stops: BTreeMap<Letter, u64>,
+    /// Whether no split is read that has no start.
+    pub(crate) all_found: bool,
     failed: BTreeMap<Letter, u64>,
 }
 
@@ -124,6 +127,16 @@ impl Ledger {
                 assignment.start
             )
         })?;
+        let stop = self.durable.stops.get(&split).copied();
+        ensure(assignment.stop == stop, || {
+            format!(
+                "split {split} is to stop at {stop:?}, but is assigned up to {:?}",
+                assignment.stop
+            )
+        })?;
+        ensure(stop.is_none_or(|stop| emitted < stop), || {
+            format!("split {split} is assigned at {emitted}, and stops at {stop:?}")
+        })?;
         // Nothing asks for a split to be assigned for ever.
         ensure(epoch.0 <= 16, || {
             format!("split {split} is assigned again and again")
@@ -167,6 +180,10 @@ impl Ledger {
             format!("I2: {}, but the split was emitted up to {emitted}", what())
         })?;
         *emitted = end;
+        let stop = self.durable.stops.get(&split).copied();
+        ensure(stop.is_none_or(|stop| end <= stop), || {
+            format!("{}, which stops at {stop:?}", what())
+        })?;
         let ranges = self
             .unbound
             .get_mut(&tick)
@@ -220,9 +237,13 @@ impl Ledger {
                 LogRecord::Metadata { metadata, .. } => {
                     self.durable.metadata = Some(metadata.clone());
                 }
-                LogRecord::Start { split, start } => {
+                LogRecord::Start { split, start, stop } => {
                     self.durable.positions.insert(*split, *start);
+                    if let Some(stop) = stop {
+                        self.durable.stops.insert(*split, *stop);
+                    }
                 }
+                LogRecord::AllFound => self.durable.all_found = true,
                 LogRecord::Binding(binding) => self.bind(binding)?,
                 LogRecord::Readmitted(split) => {
                     self.readmitting.remove(split);

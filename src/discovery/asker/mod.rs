@@ -15,16 +15,17 @@ use timely_splits::health::{FailureKind, HealthStatus};
 use super::claims::Claims;
 use super::commits::{Commits, Committing};
 use super::findings::Findings;
+use super::found::AllFound;
 use super::inbox::{Bound, Inbox, Post, Target, WantedStart, Wanting};
 use super::outlet::{Outlet, Unheard, Voice};
-use super::resolve::{Asking, Question, Resolved, resolve as resolve_starts};
+use super::resolve::{Asking, Question, Resolved, Rules, resolve as resolve_starts};
 use super::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
     ATTEND_EVERY, ControlClient, ControlError, FoundTopic, Isolation, TopicAnswer,
 };
 use crate::metadata::secret::{ResolvedProperties, resolve};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, StartAt, TopicName,
+    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, StartAt, StopAt, TopicName,
 };
 
 const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
@@ -39,6 +40,16 @@ pub(in crate::discovery) struct AskOptions {
     pub(in crate::discovery) timeout: Duration,
     /// Whether positions are committed, and how.
     pub(in crate::discovery) committing: Option<Committing>,
+    /// Whether each split is read to its end by now at most.
+    pub(in crate::discovery) bounded: bool,
+}
+
+/// What the control threads of all clusters share.
+#[derive(Clone, Debug)]
+pub(in crate::discovery) struct Common {
+    pub(in crate::discovery) claims: Arc<Claims>,
+    pub(in crate::discovery) all_found: Arc<AllFound>,
+    pub(in crate::discovery) outlet: Outlet,
 }
 
 /// Asks one cluster, on a thread of its own, until its inbox is closed.
@@ -46,6 +57,7 @@ pub(in crate::discovery) struct Asker {
     cluster: ClusterId,
     inbox: Arc<Inbox>,
     claims: Arc<Claims>,
+    all_found: Arc<AllFound>,
     outlet: Outlet,
     voice: Voice,
     options: AskOptions,
@@ -71,11 +83,10 @@ impl Asker {
     pub(in crate::discovery) fn start(
         cluster: ClusterId,
         inbox: Arc<Inbox>,
-        claims: Arc<Claims>,
-        outlet: Outlet,
+        common: Common,
         options: AskOptions,
     ) -> io::Result<()> {
-        let asker = Self::new(cluster, inbox, claims, outlet, options);
+        let asker = Self::new(cluster, inbox, common, options);
         let name = format!("kafka-control-{}", asker.cluster);
         // Not joined, by nobody: it may be inside a call when it is to end.
         thread::Builder::new()
@@ -84,22 +95,17 @@ impl Asker {
         Ok(())
     }
 
-    fn new(
-        cluster: ClusterId,
-        inbox: Arc<Inbox>,
-        claims: Arc<Claims>,
-        outlet: Outlet,
-        options: AskOptions,
-    ) -> Self {
+    fn new(cluster: ClusterId, inbox: Arc<Inbox>, common: Common, options: AskOptions) -> Self {
         let commits = options.committing.clone();
         let commits = commits.map(|committing| Commits::new(&cluster, committing));
         Self {
             commits,
             cluster,
             inbox,
-            claims,
-            voice: Voice::new(outlet.clone()),
-            outlet,
+            claims: common.claims,
+            all_found: common.all_found,
+            voice: Voice::new(common.outlet.clone()),
+            outlet: common.outlet,
             options,
             target: None,
             client: None,
@@ -150,25 +156,28 @@ impl Asker {
             self.aim(target, now)?;
         }
         for wanted in post.starts {
-            if let Some(rule) = self.rule(&wanted) {
+            if let Some(rules) = self.rules(&wanted) {
                 self.starts
-                    .want(wanted.request, wanted.split, rule, (now, clock));
+                    .want(wanted.request, wanted.split, rules, (now, clock));
             }
         }
         Ok(())
     }
 
     /// What is to be asked about the split; `None` if it is not listed.
-    fn rule(&self, wanted: &WantedStart) -> Option<StartAt> {
+    fn rules(&self, wanted: &WantedStart) -> Option<Rules> {
         let rules = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
-        let rule = match &wanted.rule {
-            Wanting::Given(rule) => return Some(rule.clone()),
-            Wanting::OfTopic => &rules.start,
+        let start = match &wanted.rule {
+            Wanting::Given(start) => {
+                return Some(Rules::new(start.clone(), StopAt::Never, false));
+            }
+            Wanting::OfTopic => &rules.starts.start,
             // By default it begins where it begins: what was written between its creation and its
             // discovery must not be lost.
-            Wanting::OfNewPartitions => &rules.new_partitions,
+            Wanting::OfNewPartitions => &rules.starts.new_partitions,
         };
-        Some(rule.clone().unwrap_or(StartAt::Earliest))
+        let start = start.clone().unwrap_or(StartAt::Earliest);
+        Some(Rules::new(start, rules.stop.clone(), self.options.bounded))
     }
 
     /// Takes `wanted` over, and asks for it if it differs from the one before.
@@ -209,7 +218,14 @@ impl Asker {
         let events = self.findings.report(&self.cluster, target.epoch);
         events
             .into_iter()
-            .try_for_each(|event| self.outlet.send(event))
+            .try_for_each(|event| self.outlet.send(event))?;
+        if self.findings.is_complete(target.topics.keys())
+            && self.all_found.answered(&self.cluster, target.epoch)
+        {
+            let epoch = target.epoch;
+            return self.outlet.send(DiscoveryEvent::AllFound { epoch });
+        }
+        Ok(())
     }
 
     fn step(&mut self) -> Result<(), Unheard> {
@@ -405,13 +421,14 @@ impl Asker {
             let mut failed = None;
             for (split, answer) in splits.into_iter().zip(answers) {
                 match answer {
-                    Ok(Resolved { start, rule }) => {
+                    Ok(Resolved { start, stop, rule }) => {
                         if let Some(request) = self.starts.answered(&split) {
                             tracing::debug!(%split, %start, rule, "resolved where reading starts");
                             self.outlet.send(DiscoveryEvent::Resolved {
                                 request,
                                 split,
                                 start,
+                                stop,
                                 rule,
                             })?;
                         }

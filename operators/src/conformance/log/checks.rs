@@ -80,7 +80,9 @@ impl<R: LogRig> Driver<R> {
             LogRecord::Start {
                 split: split.clone(),
                 start: from,
+                stop: Some(self.rig.position(self.next + 1)),
             },
+            LogRecord::AllFound,
             LogRecord::Reserved(Tick(u64::MAX - 1_000 + self.next)),
             LogRecord::Binding(binding),
             LogRecord::Readmitted(split.clone()),
@@ -135,8 +137,10 @@ impl<R: LogRig> Driver<R> {
                 paused: false,
                 identity: None,
                 unlisted_since: None,
+                stop: Some(self.rig.position(self.next + 1)),
             }],
             rewound: false,
+            all_found: false,
         }
     }
 
