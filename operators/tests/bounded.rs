@@ -17,8 +17,9 @@ use timely_splits::event::{Observer, SourceEvent};
 use timely_splits::health::{FailureKind, HealthStatus};
 use timely_splits::log::{LogRecord, MemoryLog};
 use timely_splits::reader::Admission;
+use timely_splits::resume::Resume;
 use timely_splits::source::{SourceOptions, read_splits};
-use timely_splits::tick::TimeMap;
+use timely_splits::tick::{Tick, TimeMap};
 
 use support::{Letter, Row, World};
 
@@ -69,6 +70,7 @@ struct Bounded {
     workers: usize,
     world: World,
     log: MemoryLog<Letter>,
+    resume: Resume,
     /// Whether every other piece is held back once.
     held: bool,
     /// Called on worker 0 after each step.
@@ -81,6 +83,7 @@ impl Bounded {
             workers,
             world: world.clone(),
             log: log.clone(),
+            resume: Resume::Continue,
             held: false,
             script: Arc::new(|_, _| ()),
         }
@@ -91,13 +94,14 @@ impl Bounded {
         let control = SourceControl::new();
         let seen: Arc<Mutex<Seen>> = Arc::default();
         let (world, log, script) = (self.world, Mutex::new(Some(self.log)), self.script);
-        let (held, shared) = (self.held, Arc::clone(&seen));
+        let (resume, held, shared) = (self.resume, self.held, Arc::clone(&seen));
         let guards = timely::execute(Config::process(self.workers), move |worker| {
             let index = worker.index();
             let own = (index == 0).then(|| log.lock().unwrap().take().expect("one worker 0"));
             let enumeration = own.map(|own| {
                 let mut enumeration = world.enumeration(own);
                 enumeration.coordination.bounded = true;
+                enumeration.coordination.resume = resume;
                 enumeration
             });
             let probe = ProbeHandle::new();
@@ -265,4 +269,25 @@ fn what_is_quarantined_or_paused_is_waited_for_and_named() {
         assert_eq!(of_b, if paused { 3_000 } else { 50 });
         assert!(paused || seen.waits().is_some());
     }
+}
+
+/// What was read to its stop is given again, at the same ticks, and ends again.
+#[test]
+fn a_replay_of_what_has_ended_ends() {
+    let (world, log) = (stretches(), MemoryLog::new());
+    world.bring(7);
+    let first = Bounded::new(2, &world, &log).run();
+    world.list("abc");
+    let mut replay = Bounded::new(4, &world, &log);
+    replay.resume = Resume::Replay { from: Tick(0) };
+
+    let again = replay.run();
+
+    let sorted = |seen: &Seen| {
+        let mut rows = seen.rows.clone();
+        rows.sort_unstable();
+        rows
+    };
+    assert!(!first.rows.is_empty());
+    assert_eq!(sorted(&first), sorted(&again));
 }
