@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use timely_splits::binding::{Binding, SplitRange};
 use timely_splits::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
-use timely_splits::epoch::{Incarnation, LogSequence};
+use timely_splits::epoch::{Incarnation, LogSequence, SplitEpoch};
 use timely_splits::log::{BindingLog, LocalLog, LogRecord, Stored, StoredError};
 use timely_splits::split::{Metadata, Split};
 use timely_splits::tick::Tick;
@@ -144,6 +144,7 @@ fn snapshot(tick: u64, splits: u64) -> LogRecord<Number> {
         metadata: None,
         count: splits,
         splits: all.collect(),
+        split_epochs: SplitEpoch(1_000),
         rewound: false,
         all_found: false,
     })

@@ -45,6 +45,10 @@ pub enum Defect {
     NotPrepared,
     /// A snapshot is believed whatever it says.
     SnapshotBelieved,
+    /// A run counts assignments from one, whatever the runs before it assigned.
+    EpochsCountAnew,
+    /// Readers are told that a tick is durable as soon as all have closed it.
+    FrontierBeforeDurable,
     /// A restart does not know where splits stop.
     StopForgotten,
     /// A reader keeps what it has read to its stop.
@@ -70,6 +74,8 @@ impl Defect {
         Self::FailedKeptForEver,
         Self::NotPrepared,
         Self::SnapshotBelieved,
+        Self::EpochsCountAnew,
+        Self::FrontierBeforeDurable,
         Self::StopForgotten,
         Self::NeverFinished,
     ];

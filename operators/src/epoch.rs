@@ -38,7 +38,8 @@ counters! {
     MetadataEpoch;
     /// The run of the assignor.
     PlanEpoch;
-    /// The count of assignments of one split.
+    /// The count of assignments of one split. Those of a run are above all of the runs before it that
+    /// wrote to the same log.
     ///
     /// What a reader or fetcher says about a split is about one assignment of it, and is ignored
     /// once that is over.

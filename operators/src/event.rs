@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::binding::SplitError;
 use crate::epoch::{MetadataEpoch, PlanEpoch, ReaderId, SplitEpoch};
 use crate::health::{FailureKind, Health};
 use crate::protocol::ReleaseReason;
@@ -119,6 +120,13 @@ pub enum SourceEvent<S: Split> {
         kind: FailureKind,
         /// What happened.
         message: String,
+    },
+    /// It is durable that records of a split are lost, or that it fails or starts over because of that.
+    SplitLost {
+        /// What happened, what is lost, and what comes after.
+        error: SplitError<S>,
+        /// How often that happened in this run, to any split.
+        count: u64,
     },
     /// A tick is over: its binding is durable.
     Bound {

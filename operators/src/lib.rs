@@ -38,7 +38,8 @@
 //!
 //! In the order that data flows through them:
 //!
-//! - [`split`], [`epoch`], [`tick`], [`health`], [`event`]: the words that the rest is said in.
+//! - [`split`], [`epoch`], [`tick`], [`health`], [`event`]: the words that the rest is said in;
+//!   [`loss`]: what is done about records that are no longer there.
 //! - [`discovery`]: finds out which splits exist.
 //! - [`assignor`]: policies that pick a reader for each split.
 //! - [`coordinator`]: decides who reads what, and when a tick is over. A state machine without I/O.
@@ -48,7 +49,8 @@
 //! - [`protocol`]: what the enumerator and the readers say to each other.
 //! - [`fetcher`]: brings what was read, and wakes the operator by a [`wake::Waker`].
 //! - [`reader`]: decides what of it is emitted. A state machine without I/O, and its operator.
-//! - [`source`]: puts the operators together; [`control`] is what the user can ask them for.
+//! - [`source`]: puts the operators together; [`control`] is what the user can ask them for, and
+//!   [`explain`] what they answer.
 //! - `conformance`, with the feature of that name: tests what a source supplies.
 //!
 //! Who writes a source begins with the contracts in [`fetcher`] and [`discovery`] and the example
@@ -75,6 +77,7 @@ pub mod discovery;
 pub mod enumerator;
 pub mod epoch;
 pub mod event;
+pub mod explain;
 pub mod fetcher;
 pub mod health;
 #[doc(hidden)]
@@ -83,6 +86,7 @@ pub mod kill_point;
 #[path = "../tests/support/letters.rs"]
 mod letters;
 pub mod log;
+pub mod loss;
 mod port;
 pub mod protocol;
 pub mod reader;

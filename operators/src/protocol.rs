@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
 use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
+use crate::explain::Explanation;
 use crate::health::FailureKind;
+use crate::loss::LossCause;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -53,11 +55,15 @@ pub enum Directive<S: Split> {
     },
     /// The binding of the tick is durable: the frontier may pass it.
     Durable(Tick),
+    /// Emit a definite error at the open tick, and report it when that is closed.
+    Emit(SplitError<S>),
     /// Ticks that were bound before are given again: from here on what is assigned is read only as far
     /// as [`Directive::Replay`] says, until a tick is opened. None before this one is given.
     BeginReplay(Tick),
     /// What the next ticks to be given again stand for.
     Replay(Replay<S>),
+    /// What is done and why, for who asked near this reader.
+    Explained(Box<Explanation<S>>),
     /// The reader does not fit the others. It reads nothing.
     Reject {
         /// Why, in words for a person.
@@ -164,6 +170,21 @@ pub enum Report<S: Split> {
         /// What happened, in words for a person.
         message: String,
     },
+    /// What is to be read next of a split is not there any more. The reader has released it.
+    Lost {
+        /// The reader.
+        reader: ReaderId,
+        /// The split.
+        split: S,
+        /// The assignment that ended.
+        split_epoch: SplitEpoch,
+        /// How that is known.
+        cause: LossCause<S::Position>,
+        /// The position of the first record that was not emitted.
+        next: S::Position,
+        /// What happened, in words for a person.
+        message: String,
+    },
     /// How far behind splits are.
     Progress {
         /// The reader.
@@ -218,6 +239,13 @@ pub enum Command<S: Split> {
     Resume(S),
     /// Read a split on that was quarantined, from where it failed.
     Readmit(S),
+    /// Put the answer of the metadata service in force that is held back, since it loses much.
+    ConfirmMetadata,
+    /// Say what is done and why, by [`Directive::Explained`].
+    Explain {
+        /// The reader near which somebody asks.
+        answer_to: ReaderId,
+    },
     /// Run the assignor now.
     Rebalance,
     /// Say what the assignor would do, without doing it.

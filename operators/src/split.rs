@@ -1,10 +1,13 @@
 //! The unit of reading: what a split is, where reading it goes on, and what lists it.
 
-use std::fmt::{Debug, Display};
+use std::collections::BTreeSet;
+use std::fmt::{self, Debug, Display};
 use std::hash::Hash;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::loss::{LossKind, LossPolicy};
 
 /// A value that is sent between workers and stored in the binding log.
 ///
@@ -52,6 +55,37 @@ pub trait Split: Portable + Display {
     fn learnt(_known: &Self::Identity, found: &Self::Identity) -> Self::Identity {
         found.clone()
     }
+
+    /// Whether `one` is nearer to the beginning of a split than `other`.
+    ///
+    /// Positions can differ in more than where they are.
+    fn precedes(one: &Self::Position, other: &Self::Position) -> bool {
+        one < other
+    }
+
+    /// How `found` differs from what was `known`, in words that name both.
+    fn difference(known: &Self::Identity, found: &Self::Identity) -> String {
+        format!("it was {known:?} and is {found:?}")
+    }
+
+    /// Whether a split that is `found` has taken the place of the one that was `known`, so that a policy
+    /// may start it over. If not, it is not even where that one was, and only a person knows why.
+    fn takes_place(_known: &Self::Identity, _found: &Self::Identity) -> bool {
+        true
+    }
+
+    /// The split as which this one is read when it is started over; `None` if it cannot be.
+    ///
+    /// It is greater, in the same group, and has the same [origin](Self::origin).
+    fn started_over(&self) -> Option<Self> {
+        None
+    }
+
+    /// The split as which this one was found, before it was ever started over.
+    #[must_use]
+    fn origin(&self) -> Self {
+        self.clone()
+    }
 }
 
 /// The content of one metadata epoch.
@@ -77,8 +111,69 @@ pub trait Metadata<S>: Portable {
     /// The groups that either of the two lists and the other does not.
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group>;
 
+    /// What is done about losses of `split`; `None` leaves it to the options of the source.
+    fn loss_policy(&self, _split: &S, _kind: LossKind) -> Option<LossPolicy> {
+        None
+    }
+
+    /// What `next` does not list any more of what this one lists, a kind at a time: for example
+    /// clusters, topics. A coordinator can hold back an answer that loses too much of a kind.
+    ///
+    /// By default nothing is ever lost, so nothing is held back.
+    fn losses(&self, _next: &Self) -> Vec<Loss> {
+        Vec::new()
+    }
+
     /// Whether this metadata lists `split`.
     fn lists(&self, split: &S) -> bool {
         self.lists_group(&Self::group_of(split))
+    }
+}
+
+/// What one metadata lists of a kind and another does not list any more.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Loss {
+    /// What the kind is called in the plural: `clusters`, `topics`.
+    pub kind: &'static str,
+    /// The names of what is lost.
+    pub lost: Vec<String>,
+    /// How many there were.
+    pub of: usize,
+}
+
+impl Loss {
+    /// What of `before` is not in `after`.
+    pub fn between<T: Display + Ord>(
+        kind: &'static str,
+        before: &BTreeSet<T>,
+        after: &BTreeSet<T>,
+    ) -> Self {
+        Self {
+            kind,
+            lost: before.difference(after).map(T::to_string).collect(),
+            of: before.len(),
+        }
+    }
+
+    /// Whether it is all there was, or more than `percent` of it.
+    pub(crate) fn exceeds(&self, percent: u8) -> bool {
+        let lost = self.lost.len();
+        lost > 0 && (lost == self.of || lost * 100 > self.of * usize::from(percent))
+    }
+}
+
+/// The most names that a loss shows.
+const NAMES_MAX: usize = 5;
+
+impl Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lost, kind) = (self.lost.len(), self.kind);
+        write!(f, "{lost} of {} {kind} (", self.of)?;
+        let shown = &self.lost[..lost.min(NAMES_MAX)];
+        f.write_str(&shown.join(", "))?;
+        match lost - shown.len() {
+            0 => f.write_str(")"),
+            more => write!(f, " and {more} more)"),
+        }
     }
 }

@@ -79,6 +79,11 @@ impl Findings {
         }
     }
 
+    /// What `topic` was when it was last there.
+    pub(super) fn identity(&self, topic: &TopicName) -> Option<&KafkaIdentity> {
+        self.topics.get(topic)?.identity.as_ref()
+    }
+
     /// Keeps the topics that are still listed.
     pub(super) fn retain(&mut self, mut listed: impl FnMut(&TopicName) -> bool) {
         self.topics.retain(|topic, _| listed(topic));
@@ -107,16 +112,18 @@ impl Findings {
         }
     }
 
-    /// What is to be said under `epoch` and was not said yet.
+    /// What is to be said under `epoch` and was not said yet, of splits that are `shown`.
     pub(super) fn report(
         &mut self,
         cluster: &ClusterId,
         epoch: MetadataEpoch,
+        shown: impl Fn(&KafkaSplit) -> bool,
     ) -> Vec<DiscoveryEvent<KafkaSplit>> {
         if !self.answered {
             return Vec::new();
         }
-        let now = self.current(cluster);
+        let mut now = self.current(cluster);
+        now.found.retain(|(split, _)| shown(split));
         let last = self.reported.replace((epoch, now.clone()));
         let last = last.filter(|(before, _)| *before == epoch);
         let last = last.map(|(_, report)| report);
@@ -165,7 +172,7 @@ mod tests {
     fn report(findings: &mut Findings, epoch: u64) -> (Option<Vec<String>>, Option<Vec<String>>) {
         let cluster = ClusterId::new("east").unwrap();
         let (mut found, mut gone) = (None, None);
-        for event in findings.report(&cluster, MetadataEpoch(epoch)) {
+        for event in findings.report(&cluster, MetadataEpoch(epoch), |_| true) {
             match event {
                 DiscoveryEvent::Found { splits, .. } => {
                     let names = splits.iter().map(|one| one.split.to_string());

@@ -36,20 +36,22 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
-use timely_splits::epoch::MetadataEpoch;
+use timely_splits::epoch::{MetadataEpoch, RequestId};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
+use timely_splits::split::Split;
 
 use self::asker::{AskOptions, Asker, Common};
 use self::check::RangeCheck;
 pub use self::commits::CommitOffsets;
 pub(crate) use self::commits::Committing;
-use self::inbox::{Inbox, Target, TopicRules, WantedStart, Wanting};
+use self::inbox::{Inbox, Target, TopicRules, WantedIdentities, WantedStart, Wanting};
 use self::outlet::Outlet;
 use self::streams::SubscribedStreams;
 use crate::metadata::thread::{MetadataOptions, MetadataThread};
 use crate::metadata::{MetadataService, Subscription};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaPosition, KafkaSplit, StartRules, StopAt, StreamsMetadata,
+    ClientProperties, ClusterId, KafkaIdentity, KafkaPosition, KafkaSplit, StartRules, StopAt,
+    StreamsMetadata,
 };
 
 /// The most events that wait to be polled; a control thread that has more to say waits.
@@ -126,9 +128,16 @@ impl KafkaDiscovery {
         let (sender, events) = bounded(EVENTS_MAX);
         let outlet = Outlet::new(sender, wake);
         let mut streams = SubscribedStreams::new(subscription.clone(), outlet.clone());
+        // What only streams say that are not read contradicts nothing.
+        let selecting = subscription.clone();
+        let check = move |metadata: &StreamsMetadata| {
+            let selected = selecting.select(metadata).metadata;
+            selected.check_agreed()
+        };
         let asking = MetadataThread::start(
             service,
             options.metadata.clone(),
+            Box::new(check),
             Box::new(move |event| streams.on_event(event)),
         );
         let mut own = VecDeque::new();
@@ -190,7 +199,9 @@ impl KafkaDiscovery {
                 topics: rules.collect(),
                 properties: self.options.properties.overridden_by(&described.properties),
             };
-            self.inbox(cluster).post_target(target);
+            let inbox = self.inbox(cluster);
+            self.common.claims.claim_known(cluster, &inbox);
+            inbox.post_target(target);
         }
     }
 
@@ -199,6 +210,25 @@ impl KafkaDiscovery {
         // A cluster that is not listed any more leaves requests unanswered, as promised.
         if let Some(inbox) = self.clusters.get(&wanted.split.cluster) {
             inbox.post_start(wanted);
+        }
+    }
+
+    /// Asks the control threads what splits are, each for its cluster.
+    fn identify(&self, request: RequestId, splits: Vec<KafkaSplit>) {
+        let mut by_cluster: BTreeMap<ClusterId, Vec<KafkaSplit>> = BTreeMap::new();
+        for split in splits {
+            by_cluster
+                .entry(split.cluster.clone())
+                .or_default()
+                .push(split);
+        }
+        for (cluster, of_cluster) in by_cluster {
+            if let Some(inbox) = self.clusters.get(&cluster) {
+                inbox.post_identities(WantedIdentities {
+                    request,
+                    splits: of_cluster,
+                });
+            }
         }
     }
 
@@ -271,6 +301,12 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
                     false => Wanting::OfTopic,
                 },
             }),
+            DiscoveryRequest::Identify { request, splits } => self.identify(request, splits),
+            DiscoveryRequest::Judge { request, split } => {
+                if let Some(inbox) = self.clusters.get(&split.cluster) {
+                    inbox.post_judgement(request, split);
+                }
+            }
             DiscoveryRequest::Check { request, ranges } => {
                 let (check, questions) = RangeCheck::new(request, ranges);
                 self.check = Some(check);
@@ -292,6 +328,12 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
         }
         let inbox = self.absent.entry(split.cluster.clone()).or_default();
         inbox.post_bound(split, *position);
+    }
+
+    fn known(&mut self, split: &KafkaSplit, identity: &KafkaIdentity) {
+        if let Some(id) = &identity.cluster {
+            self.common.claims.know(split.origin(), id);
+        }
     }
 
     fn poll(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {

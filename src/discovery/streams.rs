@@ -49,6 +49,8 @@ impl SubscribedStreams {
     fn hand_on(&mut self, event: MetadataEvent) -> Result<(), Unheard> {
         match event {
             MetadataEvent::Answered(metadata) => self.answered(&metadata),
+            MetadataEvent::Repeated => self.outlet.send(DiscoveryEvent::MetadataRepeated),
+            MetadataEvent::Settled => self.outlet.send(DiscoveryEvent::MetadataSettled),
             MetadataEvent::Failed { consecutive, error } => {
                 // Each is logged; a person hears of a row of them once.
                 tracing::debug!(consecutive, "metadata service: {error}");

@@ -28,7 +28,7 @@ pub(super) struct Life(pub(super) u64);
 #[derive(Clone, Debug)]
 pub(super) struct LifeEnd {
     /// What it means for what was read.
-    pub(super) cause: DownCause,
+    pub(super) cause: DownCause<KafkaPosition>,
     /// Why it ended.
     pub(super) why: String,
 }
@@ -204,6 +204,8 @@ pub(super) struct DataClient {
     pub(super) number: u64,
     /// What the workers took.
     pub(super) progress: Arc<Progress>,
+    /// Whether what belongs to a transaction is read only once that is committed.
+    pub(super) committed_only: bool,
     /// Never blocks. Bounded by the splits: a worker has at most one assignment and one end of an
     /// assignment a split under way.
     commands: Sender<Command>,
@@ -229,6 +231,7 @@ impl DataClient {
         let (commands, ordered) = unbounded();
         let (ending, ended) = bounded(0);
         let progress = Arc::new(Progress::default());
+        let committed_only = properties.0.value("isolation.level") != Some("read_uncommitted");
         #[cfg(test)]
         let made_with = properties.0.clone();
         let of_thread = ClientThread::new(
@@ -247,6 +250,7 @@ impl DataClient {
         let client = Self {
             number,
             progress,
+            committed_only,
             commands,
             #[cfg(test)]
             made_with,

@@ -163,6 +163,7 @@ impl Receiver for Drain<'_> {
         let is_open = self.run.is_some_and(|(open, _)| open == slot);
         let reading = self.table.at(slot);
         let next = Offset::new(u64::try_from(next).unwrap_or_default());
+        reading.ended_at = Some(next);
         if next > reading.next.next {
             let start = reading.next;
             reading.next.next = next;
@@ -216,6 +217,7 @@ mod tests {
             split,
             split_epoch: SplitEpoch(3),
             next,
+            ended_at: None,
         };
         table.insert((key, 0), reading);
         let (mut builder, mut fetched) = (BatchBuilder::new(), Vec::new());

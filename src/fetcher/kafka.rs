@@ -1,24 +1,24 @@
 //! The fetcher of one worker.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crossbeam_channel::Receiver;
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
 use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Polled, Prepared, SplitFetcher};
 use timely_splits::health::FailureKind;
 
-use super::client::{
-    Command, DataClient, Life, LifeEnd, Notice, PartitionName, WorkerLink, partition_of,
-};
+use super::client::{Life, LifeEnd, Notice, PartitionName, WorkerLink};
+use super::connection::Connection;
 use super::drain::{Drain, KafkaFetched};
 use super::failure::describe;
-use super::ffi::{Flow, NativeQueue, NativeTopic};
+use super::ffi::Flow;
 use super::pool::ClientPool;
-use super::table::{PartitionKey, Reading, Table};
+use super::table::Reading;
 use super::wake::WorkerWake;
-use crate::model::{ClusterId, KafkaPosition, KafkaSplit, Offset, StreamsMetadata, TopicName};
+use crate::model::{ClusterId, KafkaPosition, KafkaSplit, StreamsMetadata};
 use crate::records::{BatchBuilder, BatchGuard, RecordBatch, RecordParts};
 
 /// Reads the splits of one worker through the clients of its process.
@@ -36,167 +36,6 @@ pub(crate) struct KafkaFetcher {
     in_use: Arc<AtomicUsize>,
     /// The cluster whose turn it is to be drained first.
     turn: usize,
-}
-
-/// One worker's share of a client.
-#[derive(Debug)]
-struct Connection {
-    client: Arc<DataClient>,
-    life: Life,
-    queue: Option<Arc<NativeQueue>>,
-    table: Table,
-    /// Held as long as a split of the topic is read, and how many are.
-    topics: BTreeMap<TopicName, (NativeTopic, usize)>,
-    /// Assignments that cannot be carried out yet: there is no queue, or the one before is not over.
-    held: BTreeMap<PartitionName, Reading>,
-    /// Partitions whose assignment ended here and, as far as is known, not yet in the client.
-    leaving: BTreeSet<PartitionName>,
-    /// Splits to be prepared for as soon as there is a queue.
-    preparing: BTreeSet<KafkaSplit>,
-}
-
-impl Connection {
-    fn new(client: Arc<DataClient>, link: &Arc<WorkerLink>) -> Self {
-        client.ask(Command::Join(Arc::clone(link)));
-        Self {
-            client,
-            life: Life::default(),
-            queue: None,
-            table: Table::default(),
-            topics: BTreeMap::new(),
-            held: BTreeMap::new(),
-            leaving: BTreeSet::new(),
-            preparing: BTreeSet::new(),
-        }
-    }
-
-    /// There is a queue, or nobody waits for one any more.
-    fn prepared(&mut self) -> impl Iterator<Item = KafkaFetched> + use<> {
-        let preparing = std::mem::take(&mut self.preparing);
-        preparing.into_iter().map(Fetched::Prepared)
-    }
-
-    fn key(&self, split: &KafkaSplit) -> Option<PartitionKey> {
-        let (topic, _) = self.topics.get(&split.topic)?;
-        Some((topic.key(), split.partition.0))
-    }
-
-    /// Begins to read, or holds the assignment until that can be done.
-    fn assign(&mut self, worker: usize, reading: Reading) -> Result<(), FetcherDown<KafkaSplit>> {
-        let partition = partition_of(&reading.split);
-        // An assignment that was not asked back ends here, so that its records are not taken for
-        // those of this one.
-        self.stop(worker, &reading.split);
-        let Some(queue) = self
-            .queue
-            .as_ref()
-            .filter(|_| !self.leaving.contains(&partition))
-        else {
-            self.held.insert(partition, reading);
-            return Ok(());
-        };
-        let name = &reading.split.topic;
-        if !self.topics.contains_key(name) {
-            let topic = NativeTopic::new(queue.client(), name.as_str()).map_err(|error| {
-                let (kind, message) = describe(&reading.split.topic, reading.next, &error);
-                FetcherDown {
-                    split: reading.split.clone(),
-                    split_epoch: reading.split_epoch,
-                    cause: DownCause::Failed(kind),
-                    message,
-                }
-            })?;
-            self.topics.insert(name.clone(), (topic, 0));
-        }
-        let (topic, count) = self
-            .topics
-            .get_mut(name)
-            .expect("the topic is held since right above");
-        *count += 1;
-        self.client.ask(Command::Assign {
-            worker,
-            life: self.life,
-            split: reading.split.clone(),
-            split_epoch: reading.split_epoch,
-            start: reading.next,
-        });
-        let key = (topic.key(), reading.split.partition.0);
-        self.table.insert(key, reading);
-        Ok(())
-    }
-
-    /// Stops reading the partition of `split`, under whatever assignment.
-    fn stop(&mut self, worker: usize, split: &KafkaSplit) {
-        self.held.remove(&partition_of(split));
-        if let Some(reading) = self.key(split).and_then(|key| self.table.remove(key)) {
-            self.left(worker, &reading);
-        }
-    }
-
-    /// Notes that `reading` is in the table no more, and tells the client.
-    fn left(&mut self, worker: usize, reading: &Reading) {
-        let name = &reading.split.topic;
-        if let Some((_, count)) = self.topics.get_mut(name) {
-            *count -= 1;
-            if *count == 0 {
-                self.topics.remove(name);
-            }
-        }
-        self.leaving.insert(partition_of(&reading.split));
-        self.client.ask(Command::Unassign {
-            worker,
-            life: self.life,
-            split: reading.split.clone(),
-            split_epoch: reading.split_epoch,
-        });
-    }
-
-    /// The end of what is read of `split`, by the last answer to a fetch.
-    fn high_watermark(&self, split: &KafkaSplit) -> Option<Offset> {
-        let (topic, _) = self.topics.get(&split.topic)?;
-        let key = (topic.key(), split.partition.0);
-        let high = (self.table.reads(key)).then(|| topic.high_watermark(split.partition.0))??;
-        Some(Offset::new(u64::try_from(high).ok()?))
-    }
-
-    /// Whether `split` is read or held under `split_epoch`.
-    fn has(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch) -> bool {
-        let is_meant =
-            |reading: &Reading| reading.split == *split && reading.split_epoch == split_epoch;
-        if self.held.get(&partition_of(split)).is_some_and(is_meant) {
-            return true;
-        }
-        let slot = self.key(split).and_then(|key| self.table.find(key));
-        slot.is_some_and(|slot| is_meant(self.table.at(slot)))
-    }
-
-    /// Forgets what was read in a life that `ended`; says so of each.
-    fn lose(&mut self, ended: &LifeEnd) -> Vec<KafkaFetched> {
-        self.leaving.clear();
-        self.topics.clear();
-        let held = std::mem::take(&mut self.held).into_values();
-        let preparing = self.prepared();
-        held.chain(self.table.drain())
-            .map(|reading| {
-                Fetched::Down(FetcherDown {
-                    split: reading.split,
-                    split_epoch: reading.split_epoch,
-                    cause: ended.cause,
-                    message: ended.why.clone(),
-                })
-            })
-            .chain(preparing)
-            .collect()
-    }
-
-    /// Lets go of the client, and leaves to it what takes time.
-    fn leave(mut self, worker: usize) {
-        self.topics.clear();
-        self.client.ask(Command::Leave {
-            worker,
-            queue: self.queue.take(),
-        });
-    }
 }
 
 impl KafkaFetcher {
@@ -323,12 +162,12 @@ impl KafkaFetcher {
             connection.client.progress.add(drained.records);
         }
         for (reading, error) in drained.failed {
-            let (kind, message) = describe(&reading.split.topic, reading.next, &error);
+            let (cause, message) = describe(&reading.split.topic, reading.next, &error);
             connection.left(worker, &reading);
             fetched.push(Fetched::Down(FetcherDown {
                 split: reading.split,
                 split_epoch: reading.split_epoch,
-                cause: DownCause::Failed(kind),
+                cause,
                 message,
             }));
         }
@@ -372,6 +211,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             split: split.clone(),
             split_epoch,
             next: *start,
+            ended_at: None,
         };
         let assigned = match self.clusters.get_mut(&split.cluster) {
             Some(connection) => connection.assign(self.link.worker, reading),
@@ -400,12 +240,19 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
         }
     }
 
-    /// The high watermark minus the position, as of the last answer to a fetch: zero once all was
-    /// read that the broker told of. Records of a transaction that is open count.
-    fn lag(&self, split: &KafkaSplit, position: &KafkaPosition) -> Option<u64> {
-        let connection = self.clusters.get(&split.cluster)?;
-        let high = connection.high_watermark(split)?;
-        Some(high.get().saturating_sub(position.next.get()))
+    /// The end minus the position, as of the last answer to a fetch: zero once all was read that may
+    /// be. The end is the last stable offset if only what is committed is read; on the way to it
+    /// librdkafka tells the high watermark alone, so that what an open transaction holds back counts
+    /// until it is reached.
+    fn lag(&mut self, split: &KafkaSplit, position: &KafkaPosition) -> Option<u64> {
+        let connection = self.clusters.get_mut(&split.cluster)?;
+        let lag = connection.lag(split, position.next)?;
+        let (worker, transactions) = (self.link.worker, &mut connection.transactions);
+        if let Some(health) = transactions.tell(&split.cluster, worker, Instant::now()) {
+            self.waiting.push(Fetched::Health(health));
+            self.link.wake().wake();
+        }
+        Some(lag)
     }
 
     fn unassign(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch) {

@@ -6,6 +6,7 @@
 mod attempts;
 mod client;
 mod complaints;
+mod connection;
 mod drain;
 mod failure;
 pub(crate) mod ffi;
@@ -17,6 +18,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod transactions;
 mod wake;
 
 pub(crate) use self::kafka::KafkaFetcher;

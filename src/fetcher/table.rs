@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use timely_splits::epoch::SplitEpoch;
 
 use super::ffi::TopicKey;
-use crate::model::{KafkaPosition, KafkaSplit};
+use crate::model::{KafkaPosition, KafkaSplit, Offset};
 
 /// A partition as messages name it.
 pub(super) type PartitionKey = (TopicKey, i32);
@@ -19,6 +19,8 @@ pub(super) struct Reading {
     pub(super) split_epoch: SplitEpoch,
     /// The end of what was handed over.
     pub(super) next: KafkaPosition,
+    /// Where there was nothing more to read, when the broker said so last.
+    pub(super) ended_at: Option<Offset>,
 }
 
 /// The place of a [`Reading`] in its [`Table`], valid until it is removed.
@@ -71,11 +73,6 @@ impl Table {
         let slot = *self.slots.get(&key)?;
         self.found = Some((key, slot));
         Some(Slot(slot))
-    }
-
-    /// Whether a partition is read.
-    pub(super) fn reads(&self, key: PartitionKey) -> bool {
-        self.slots.contains_key(&key)
     }
 
     /// What is read at a place.

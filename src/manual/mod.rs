@@ -7,6 +7,8 @@
 //! 5. [How what is stored is exact](_5_exactly_once)
 //! 6. [Starting and stopping](_6_starting)
 //! 7. [What people see in Kafka's tools](_7_kafkas_tools)
+//! 8. [When clusters and topics come and go](_8_coming_and_going)
+//! 9. [When data is gone](_9_losses)
 
 #[doc = include_str!("getting_started.md")]
 pub mod _1_getting_started {}
@@ -28,3 +30,8 @@ pub mod _6_starting {}
 
 #[doc = include_str!("kafkas_tools.md")]
 pub mod _7_kafkas_tools {}
+
+#[doc = include_str!("coming_and_going.md")]
+pub mod _8_coming_and_going {}
+#[doc = include_str!("losses.md")]
+pub mod _9_losses {}

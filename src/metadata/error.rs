@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use timely_splits::health::FailureKind;
 
-use crate::model::{ClusterId, StreamId};
+use crate::model::{ClusterId, StreamId, TopicName};
 
 /// Why a metadata service gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +79,30 @@ pub enum MetadataError {
         /// The described cluster with the most similar name.
         nearest: Option<ClusterId>,
     },
+    /// Two streams that are read say different things about where reading one topic starts.
+    #[error(
+        "topic {cluster}/{topic}: '{rule}' is {} in stream '{}' and {} in stream '{}'; expected the \
+         same in both, or only in one",
+        said[0].1, said[0].0, said[1].1, said[1].0
+    )]
+    Contradictory {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The topic of it that both read.
+        topic: TopicName,
+        /// The field, as a metadata file has it.
+        rule: &'static str,
+        /// The streams, each with its rule in words.
+        said: Box<[(StreamId, String); 2]>,
+    },
+    /// The answer is older than one that was given before. It changes nothing.
+    #[error("metadata service: the answer is old: its version is {version}, after {newest}")]
+    Old {
+        /// The version of the answer.
+        version: u64,
+        /// The greatest version that was answered.
+        newest: u64,
+    },
     /// The service has not answered by the deadline. Its answer is still waited for.
     #[error("metadata service: no answer after {:.1} s; it is still waited for", waited.as_secs_f64())]
     Late {
@@ -133,8 +157,10 @@ impl MetadataError {
             | Self::Notation { .. }
             | Self::Mistakes { .. }
             | Self::Undescribed { .. }
+            | Self::Contradictory { .. }
             | Self::Invalid { .. } => FailureKind::Definite,
             Self::Unsettled { .. }
+            | Self::Old { .. }
             | Self::Late { .. }
             | Self::Panicked { .. }
             | Self::Unavailable { .. } => FailureKind::Transient,

@@ -10,6 +10,7 @@
 //! * [`MetadataError`] tells a service that could not be asked from one that answers nonsense, and
 //!   lists every [`Mistake`] of a file.
 
+mod agreement;
 mod error;
 mod file;
 mod fixed;
@@ -31,3 +32,4 @@ pub use self::properties::PropertyMistake;
 pub use self::service::MetadataService;
 pub use self::subscription::{Subscription, SubscriptionError};
 pub use self::thread::MetadataOptions;
+pub use timely_splits::coordinator::{FailureThreshold, GivingUp, ShrinkGuard};

@@ -57,6 +57,15 @@ pub trait MetadataService: Send + 'static {
 
     /// How long after an answer it is asked again; `None`: never, once it has answered.
     fn interval(&self) -> Option<Duration>;
+
+    /// The number of the answer that [`ask`](Self::ask) gave last, if answers have one that grows with
+    /// each change.
+    ///
+    /// An answer with a smaller number than one before is old, as that of a replica that lags behind: it
+    /// changes nothing, and is reported. The numbers of a run before a restart are not known.
+    fn version(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl<S: MetadataService + ?Sized> MetadataService for Box<S> {
@@ -66,5 +75,9 @@ impl<S: MetadataService + ?Sized> MetadataService for Box<S> {
 
     fn interval(&self) -> Option<Duration> {
         (**self).interval()
+    }
+
+    fn version(&self) -> Option<u64> {
+        (**self).version()
     }
 }

@@ -1,5 +1,6 @@
 //! What the source speaks of: streams, clusters, splits and positions.
 
+mod loss;
 mod name;
 mod position;
 mod properties;
@@ -12,6 +13,7 @@ mod stored_stops;
 mod stream;
 pub(crate) mod words;
 
+pub use self::loss::LossRules;
 pub use self::name::{ClusterId, GroupId, NameError, StreamId, TopicName};
 pub use self::position::{KafkaPosition, LeaderEpoch, Offset};
 pub use self::properties::ClientProperties;

@@ -140,9 +140,17 @@ impl StartRules {
         }
     }
 
+    /// Each rule by its name in a metadata file.
+    pub(crate) fn by_name(&self) -> [(&'static str, Option<&StartAt>); 2] {
+        [
+            ("start", self.start.as_ref()),
+            ("new_partitions", self.new_partitions.as_ref()),
+        ]
+    }
+
     /// Whether they say anything.
     pub(crate) fn is_silent(&self) -> bool {
-        self.start.is_none() && self.new_partitions.is_none()
+        self.by_name().iter().all(|(_, rule)| rule.is_none())
     }
 }
 

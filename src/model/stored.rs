@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use prost::Message;
 use timely_splits::log::{Stored, StoredError};
 
+use super::loss::{number_of, policy_of};
 use super::properties::is_showable;
 use super::stored_starts::{StartsMessage, TopicStartsMessage, restore_starts, starts_message};
 use super::stored_stops::{StopMessage, TopicStopMessage, restore_stop, stop_messages};
@@ -79,6 +80,10 @@ struct StreamMessage {
     starts: Option<StartsMessage>,
     #[prost(message, repeated, tag = "4")]
     stop: Vec<StopMessage>,
+    #[prost(uint32, optional, tag = "8")]
+    lost_records: Option<u32>,
+    #[prost(uint32, optional, tag = "9")]
+    recreated_topic: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -201,6 +206,8 @@ impl Stored for StreamsMetadata {
                 clusters: described.clusters.iter().map(topics_message).collect(),
                 starts: starts_message(&described.starts),
                 stop: stop_messages(described.stop.as_ref()),
+                lost_records: described.losses.lost_records.map(number_of),
+                recreated_topic: described.losses.recreated_topic.map(number_of),
             });
         MetadataMessage {
             clusters: clusters.collect(),
@@ -224,6 +231,8 @@ impl Stored for StreamsMetadata {
         for stream in message.streams {
             let mut described = KafkaStream::new().with_starts(restore_starts(stream.starts)?);
             described.stop = restore_stop(stream.stop)?;
+            described.losses.lost_records = stream.lost_records.map(policy_of).transpose()?;
+            described.losses.recreated_topic = stream.recreated_topic.map(policy_of).transpose()?;
             for read in stream.clusters {
                 let id = name(WHAT, ClusterId::new(&read.cluster))?;
                 described.clusters.insert(id, restore_topics(read)?);

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use timely_splits::split::Metadata;
+use timely_splits::loss::{LossKind, LossPolicy};
+use timely_splits::split::{Loss, Metadata};
 
 use super::{
-    ClientProperties, ClusterId, KafkaSplit, NameError, StartAt, StartRules, StopAt, StreamId,
-    TopicName,
+    ClientProperties, ClusterId, KafkaSplit, LossRules, NameError, StartAt, StartRules, StopAt,
+    StreamId, TopicName,
 };
 
 /// All that a metadata service says at one time.
@@ -40,6 +41,8 @@ pub struct KafkaStream {
     pub starts: StartRules,
     /// Where reading stops in clusters that do not say it; `None` leaves it to the source.
     pub stop: Option<StopAt>,
+    /// What is done about records that are no longer there.
+    pub losses: LossRules,
 }
 
 /// What a stream reads of one cluster.
@@ -152,6 +155,24 @@ impl KafkaStream {
         self.starts = starts;
         self
     }
+
+    /// The same with `losses` for records that are no longer there.
+    #[must_use]
+    pub fn with_losses(mut self, losses: LossRules) -> Self {
+        self.losses = losses;
+        self
+    }
+}
+
+impl KafkaStream {
+    /// The starting rules of a topic, each that of the nearest place which gives it; `None` if the
+    /// stream does not read the topic.
+    pub(crate) fn starts_of(&self, cluster: &ClusterId, topic: &TopicName) -> Option<StartRules> {
+        let read = self.clusters.get(cluster)?;
+        let read = read.topics.contains(topic).then_some(read)?;
+        let of_topic = read.topic_starts.get(topic).cloned().unwrap_or_default();
+        Some(of_topic.or(&read.starts).or(&self.starts))
+    }
 }
 
 impl Metadata<KafkaSplit> for StreamsMetadata {
@@ -170,9 +191,38 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
             })
     }
 
+    /// If several streams read the topic, the first by name that says something wins.
+    fn loss_policy(&self, split: &KafkaSplit, kind: LossKind) -> Option<LossPolicy> {
+        let reads = |stream: &&KafkaStream| {
+            let read = stream.clusters.get(&split.cluster);
+            read.is_some_and(|read| read.topics.contains(&split.topic))
+        };
+        let mut streams = self.streams.values().filter(reads);
+        streams.find_map(|stream| stream.losses.of(kind))
+    }
+
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group> {
         let (before, after) = (self.groups(), next.groups());
         before.symmetric_difference(&after).cloned().collect()
+    }
+
+    fn losses(&self, next: &Self) -> Vec<Loss> {
+        let streams = |all: &Self| all.streams.keys().cloned().collect();
+        let topics = |all: &Self| {
+            let groups = all.groups().into_iter();
+            groups
+                .map(|(cluster, topic)| format!("{cluster}/{topic}"))
+                .collect()
+        };
+        let clusters = |all: &Self| {
+            let groups = all.groups().into_iter();
+            groups.map(|(cluster, _)| cluster).collect()
+        };
+        vec![
+            Loss::between("streams", &streams(self), &streams(next)),
+            Loss::between("clusters", &clusters(self), &clusters(next)),
+            Loss::between("topics", &topics(self), &topics(next)),
+        ]
     }
 }
 
@@ -257,17 +307,13 @@ impl StreamsMetadata {
     }
 
     /// The starting rules of a topic, each that of the nearest place which gives it: the topic, its
-    /// cluster, its stream. If several streams read the topic, the first by name that gives a rule
-    /// wins.
+    /// cluster, its stream. If several streams read the topic, each rule is that of the streams which
+    /// give it; streams that contradict each other are refused before anything is read.
     #[must_use]
     pub fn starts(&self, cluster: &ClusterId, topic: &TopicName) -> StartRules {
         let streams = self.streams.values();
-        let read = streams.filter_map(|stream| Some((stream, stream.clusters.get(cluster)?)));
-        read.filter(|(_, read)| read.topics.contains(topic))
-            .map(|(stream, read)| {
-                let of_topic = read.topic_starts.get(topic).cloned().unwrap_or_default();
-                of_topic.or(&read.starts).or(&stream.starts)
-            })
+        streams
+            .filter_map(|stream| stream.starts_of(cluster, topic))
             .fold(StartRules::default(), |first, next| first.or(&next))
     }
 
@@ -324,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_streams_the_first_by_name_that_gives_a_rule_wins() {
+    fn a_stream_that_gives_no_rule_leaves_it_to_another_that_reads_the_topic() {
         let silent = KafkaStream::new().with_topics("east", ["orders"]).unwrap();
         let metadata = metadata().with_stream("a", silent).unwrap();
 

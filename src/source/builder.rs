@@ -15,13 +15,16 @@ use crate::fetcher::Settings as FetchSettings;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
 };
-use crate::model::{ClientProperties, KafkaSplit, StartAt, StartRules, StopAt};
+use crate::model::{ClientProperties, KafkaSplit, LossRules, StartAt, StartRules, StopAt};
 
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
 
 /// The part of the memory that the clients may fill with what nobody took yet.
 const CLIENTS_SHARE: usize = 16;
+
+/// The default of [`KafkaSourceBuilder::identify_within`].
+const IDENTIFY_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why a source cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +109,9 @@ pub(crate) struct Settings {
     pub(super) memory: usize,
     pub(super) resume: Resume,
     pub(super) commit_offsets: Option<CommitOffsets>,
+    pub(super) losses: LossRules,
+    pub(super) identify_every: Duration,
+    pub(super) identify_within: Duration,
 }
 
 impl Default for Settings {
@@ -123,6 +129,9 @@ impl Default for Settings {
             memory: MEMORY,
             resume: Resume::Continue,
             commit_offsets: None,
+            losses: LossRules::default(),
+            identify_every: Duration::ZERO,
+            identify_within: IDENTIFY_WITHIN,
         }
     }
 }
@@ -181,6 +190,9 @@ impl Settings {
             ),
             ("memory", format!("{} bytes", self.memory)),
             ("commit_offsets", format!("{:?}", self.commit_offsets)),
+            ("losses", format!("{:?}", self.losses)),
+            ("identify_every", format!("{:?}", self.identify_every)),
+            ("identify_within", format!("{:?}", self.identify_within)),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value));
         settings.into_iter().chain(properties).collect()
@@ -207,7 +219,8 @@ impl KafkaSourceBuilder {
         self
     }
 
-    /// How the metadata service is asked: its deadline, and the back-off after a failure.
+    /// How the metadata service is asked and believed: its deadline, the back-off after a failure, which
+    /// answers are held back, how many failures are borne.
     #[must_use]
     pub fn metadata_options(mut self, options: MetadataOptions) -> Self {
         self.settings.metadata = options;
@@ -291,6 +304,35 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// What is done about records that are no longer there, in streams for which the metadata does not say
+    /// it; by default their partitions stay at their positions until they are readmitted. The
+    /// [manual](crate::manual::_9_losses) has a table of the policies.
+    #[must_use]
+    pub fn losses(mut self, losses: LossRules) -> Self {
+        self.settings.losses = losses;
+        self
+    }
+
+    /// How long the answer of a cluster holds which cluster and topics it has; zero by default, which asks
+    /// before each tick becomes durable in which records of it were read.
+    ///
+    /// Nothing else tells that a topic was deleted and created again, or that another cluster answers: what
+    /// is read of it comes without an error. With a longer time less is asked, and a tick within it can
+    /// become durable with records of the other topic.
+    #[must_use]
+    pub fn identify_every(mut self, every: Duration) -> Self {
+        self.settings.identify_every = every;
+        self
+    }
+
+    /// How long a tick waits for that answer at most; 2 s by default. It becomes durable without it then,
+    /// so that a cluster that is down holds nobody up, and the health stream says so.
+    #[must_use]
+    pub fn identify_within(mut self, within: Duration) -> Self {
+        self.settings.identify_within = within;
+        self
+    }
+
     /// Picks a worker for each partition; by default [`StickyBalanced`], which keeps counts equal and
     /// moves as little as that takes. Only the process of worker 0 uses it.
     ///
@@ -371,6 +413,7 @@ impl KafkaSourceBuilder {
                 "discovery_interval",
             ),
             (self.settings.memory == 0, "memory"),
+            (self.settings.identify_within.is_zero(), "identify_within"),
             (
                 (self.settings.commit_offsets.as_ref())
                     .is_some_and(|commit| commit.interval().is_zero()),

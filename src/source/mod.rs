@@ -318,8 +318,14 @@ impl KafkaSource {
             log: parts.log,
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
-                resume: self.shared.settings.resume,
-                bounded: self.shared.settings.bounded,
+                resume: settings.resume,
+                bounded: settings.bounded,
+                identify_every: Some(settings.identify_every),
+                identify_within: settings.identify_within,
+                losses: settings.losses.policies(),
+                shrink_guard: settings.metadata.shrink_guard,
+                failure_threshold: settings.metadata.failure_threshold,
+                stale_after: settings.metadata.stale_after,
                 ..CoordinatorOptions::new(0)
             },
         }

@@ -58,11 +58,7 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             next,
             why,
         } => {
-            let why = match why {
-                ReleaseReason::Revoked => "to be moved",
-                ReleaseReason::NotListed => "since the metadata does not list it; kept",
-                ReleaseReason::Finished => "since it stops there",
-            };
+            let why = in_words(*why);
             tracing::debug!("split {split}: released by worker {reader} at {next}, {why}");
         }
         SourceEvent::FetcherDown {
@@ -71,6 +67,11 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             kind,
             message,
         } => tell_down(split, *reader, *kind, message),
+        SourceEvent::SplitLost { error, count } => tracing::warn!(
+            "split {}: {}; that is loss {count} of this run",
+            error.split,
+            error.message
+        ),
         SourceEvent::Bound { tick, splits } => {
             tracing::trace!("tick {tick}: durable, {} moved", counted(*splits, "split"));
         }
@@ -108,6 +109,14 @@ fn tell_life(event: &SourceEvent<KafkaSplit>) {
             tracing::warn!("split {split}: its position {position} is not kept any longer");
         }
         _ => {}
+    }
+}
+
+fn in_words(why: ReleaseReason) -> &'static str {
+    match why {
+        ReleaseReason::Revoked => "to be moved",
+        ReleaseReason::NotListed => "since the metadata does not list it; kept",
+        ReleaseReason::Finished => "since it stops there",
     }
 }
 

@@ -5,10 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "the whole program is a test")]
 
+mod backlogs;
 mod changes;
 mod crashes;
 mod failures;
 mod frontiers;
+mod histories;
 mod laws;
 mod losses;
 mod messages;
@@ -18,6 +20,8 @@ mod restarts;
 mod stops;
 mod undisturbed;
 
+#[path = "../../operators/tests/support/random.rs"]
+mod random;
 #[path = "../support/scenario/mod.rs"]
 mod scenario;
 
@@ -33,10 +37,12 @@ fn main() {
     let arguments = scenario::arguments();
     let trials = [
         shared(),
+        backlogs::trials(),
         changes::trials(),
         crashes::trials(),
         failures::trials(),
         frontiers::trials(),
+        histories::trials(),
         laws::trials(),
         losses::trials(),
         messages::trials(),

@@ -8,6 +8,7 @@ use std::{fs, io, thread};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
+use timely_splits::loss::Remains;
 use timely_splits::wake::Waker;
 
 use super::split::{Folder, LogFile};
@@ -87,6 +88,25 @@ impl SplitDiscovery<LogFile> for FolderDiscovery {
                 let lost = Vec::new();
                 self.resolved
                     .push_back(DiscoveryEvent::Checked { request, lost });
+            }
+            // What a file is is known by its name alone.
+            DiscoveryRequest::Identify { request, splits } => {
+                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                self.resolved
+                    .push_back(DiscoveryEvent::Identified { request, splits });
+            }
+            // The fetcher fails where others would say that something is lost.
+            DiscoveryRequest::Judge { request, split } => {
+                let remains = Remains {
+                    identity: Some(()),
+                    first: 0,
+                    end: 0,
+                };
+                self.resolved.push_back(DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                });
             }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolved.push_back(DiscoveryEvent::Resolved {

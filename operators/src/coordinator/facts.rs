@@ -15,7 +15,7 @@ use crate::defect::{self, Defect};
 use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
-use crate::health::{FailureKind, Health, HealthStatus};
+use crate::explain::OriginKind;
 use crate::log::LogRecord;
 use crate::protocol::Directive;
 use crate::split::{Metadata, Split};
@@ -25,13 +25,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn restore(&mut self, restored: Restored<S>, now: Duration) {
         self.incarnation = restored.incarnation.next();
         self.ticks.restore(restored.reserved, restored.bound);
+        self.epochs.restore(restored.split_epochs);
+        self.forgotten = self.epochs.first;
         if let Some((epoch, metadata)) = restored.metadata {
             self.metadata_epoch = self.metadata_epoch.max(epoch);
-            self.stored = Some(metadata);
+            self.answers.stored = Some(metadata);
         }
         self.rewound = restored.rewound;
         self.restore_bounded(restored.all_found, &restored.splits);
         self.replaying = restored.replay.map(Replaying::new);
+        let bound = restored.bound.unwrap_or_else(|| self.name_of(now));
         for (split, one) in restored.splits {
             let position = one.position;
             let again = (self.replaying.as_ref())
@@ -47,27 +50,30 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 None => defect::is(Defect::RestoredBeforeMetadata),
             };
             let stop = one.stop.filter(|_| !defect::is(Defect::StopForgotten));
-            let mut entry = Entry::restored(next, since, stop, listed);
-            if one.quarantined && !again {
-                entry.ownership = Ownership::Quarantined {
-                    next: position.clone(),
-                    since,
-                };
-            }
+            let mut entry = Entry::restored(stop, listed, self.epochs.first);
+            entry.ownership = if one.quarantined && !again {
+                Ownership::Quarantined { next, since }
+            } else {
+                entry.at_rest(next, since)
+            };
             self.bound.insert(split.clone(), position);
             entry.paused = one.paused && !defect::is(Defect::PauseForgotten);
             if let Some(replaying) = self.replaying.as_mut().filter(|_| entry.paused && again) {
                 entry.paused = false;
                 replaying.pause_after(split.clone());
             }
+            let (why, at) = (OriginKind::Log, bound);
+            (entry.story).goes_on(self.bound[&split].clone(), why, at);
             entry.identity = one.identity;
+            entry.verified = defect::is(Defect::RestoredBeforeMetadata);
             entry.unlisted_since = one.unlisted_since;
             self.insert(split, entry, now);
         }
     }
 
     /// Adds a split to the table.
-    fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
+    pub(super) fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
+        self.note_generation(&split);
         let group = S::Metadata::group_of(&split);
         self.groups.entry(group).or_default().insert(split.clone());
         self.splits.insert(split.clone(), entry);
@@ -91,20 +97,36 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.quarantined.remove(split);
         self.planning.forget(split);
         self.look_for_end(split);
+        let origin = split.origin();
+        if self.generations.get(&origin) == Some(split) {
+            self.generations.remove(&origin);
+        }
     }
 
-    /// The metadata service does not answer: what was in force before the restart is, until it does.
-    pub(super) fn metadata_failed(&mut self, now: Duration) {
-        if let Some(stored) = self.stored.take_if(|_| self.metadata.is_none()) {
-            self.adopt(stored, now);
+    /// Notes as which split one is read that was started over.
+    fn note_generation(&mut self, split: &S) {
+        let origin = split.origin();
+        if origin != *split {
+            let newest = self
+                .generations
+                .entry(origin)
+                .or_insert_with(|| split.clone());
+            if *newest < *split {
+                newest.clone_from(split);
+            }
         }
+    }
+
+    /// As which split the one is read that was found as `origin`.
+    fn read_as(&self, origin: S) -> S {
+        self.generations.get(&origin).cloned().unwrap_or(origin)
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
         if self.hold_metadata(&metadata) {
             return;
         }
-        (self.stored, self.after_replay) = (None, None);
+        (self.answers.stored, self.after_replay) = (None, None);
         if self.metadata.as_ref() == Some(&metadata) {
             return;
         }
@@ -152,7 +174,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         };
         let was_present = entry.present();
+        if listed && entry.unlisted_since.is_some() {
+            entry.is_back(at);
+        }
         entry.listed = listed;
+        // What is there under its name when it comes back may be another one.
+        entry.verified &= listed;
         entry.unlisted_since = match entry.unlisted_since {
             _ if listed => None,
             before => before.or(Some(at)),
@@ -206,6 +233,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         splits: Vec<FoundSplit<S>>,
         now: Duration,
     ) {
+        let at = self.name_of(now);
         let Some(metadata) = self
             .metadata
             .as_ref()
@@ -224,8 +252,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .map(|found| S::Metadata::group_of(&found.split))
             .filter(|group| self.groups.contains_key(group))
             .collect();
+        for group in &known {
+            self.heard_of(group);
+        }
         let closed = self.bounded.as_ref().is_some_and(Bounded::is_complete);
-        for found in listed {
+        for mut found in listed {
+            found.split = self.read_as(found.split);
             if !self.splits.contains_key(&found.split) {
                 // What a bounded source reads was settled when all was found for the first time.
                 if closed {
@@ -248,11 +280,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .expect("it is there by now");
             entry.racks = found.racks;
             entry.found_under = epoch;
-            let back = std::mem::take(&mut entry.gone);
+            let gone = std::mem::take(&mut entry.gone);
+            if gone {
+                entry.is_back(at);
+            }
+            let back = gone | !std::mem::replace(&mut entry.verified, true);
             if self.is_replaced(&found.split, found.identity) {
                 self.replaced(&found.split, now);
             } else if back {
                 self.reconsider(&found.split, now);
+                // If it is not known yet what there is of it, whoever was asked may not have been listed.
+                self.judge(&found.split, self.options.start_deadline, now);
             }
         }
     }
@@ -270,6 +308,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Some(known) => S::learnt(known, &found),
             None => found,
         };
+        // What is there is the known one again; a loss that is waited for is looked at by and by.
+        entry.replaced_by = None;
         if entry.identity.as_ref() != Some(&learnt) {
             entry.identity = Some(learnt.clone());
             // What is not recorded yet is recorded with its start.
@@ -289,12 +329,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
+        let held = entry.ownership.reader().is_some();
         if let Ownership::Idle { next, since } = &entry.ownership {
             let (next, since) = (next.clone(), *since);
             entry.ownership = Ownership::Quarantined { next, since };
         }
         let finished = entry.is_finished();
-        if self.phase == Phase::Replaying && entry.ownership.reader().is_some() {
+        let is_moving = || self.moving().any(|(moving, _, _)| moving == split);
+        if self.phase == Phase::Replaying && (held || is_moving()) {
             let why = format!(
                 "split {split} was replaced by another one of the same name: ticks in which it has \
                  records cannot be given again"
@@ -303,17 +345,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         self.reconsider(split, now);
-        let what = if finished {
-            "it was replaced by another one of the same name, which is not read: it had come to its stop"
-        } else {
-            "it was replaced by another one of the same name; it stays at its position until it is \
-             readmitted, and what was read since it was replaced is of the other one"
-        };
-        self.tell(SourceEvent::Health(Health::new(
-            format!("split {split}"),
-            HealthStatus::Failing(FailureKind::Definite),
-            what,
-        )));
+        if finished {
+            self.tell(SourceEvent::Health(Health::new(
+                format!("split {split}"),
+                HealthStatus::Failing(FailureKind::Definite),
+                "it was replaced by another one of the same name, which is not read: it had come to its \
+                 stop",
+            )));
+        }
+        // Whoever has it releases it first.
+        self.judge_replaced(split, now);
     }
 
     pub(super) fn gone(&mut self, epoch: MetadataEpoch, splits: Vec<S>, now: Duration) {
@@ -322,6 +363,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         for split in splits {
+            let split = self.read_as(split);
             let Some(entry) = self.splits.get_mut(&split).filter(|entry| !entry.gone) else {
                 continue;
             };
@@ -403,12 +445,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The start of a split is durable.
     pub(super) fn recorded(&mut self, split: S, start: S::Position, now: Duration) {
+        let at = self.name_of(now);
         let entry = self
             .splits
             .get_mut(&split)
             .expect("a recorded split is kept");
         let rule = std::mem::take(&mut entry.rule);
         let stop = entry.stop.clone();
+        (entry.story).goes_on(start.clone(), OriginKind::Rule(rule.clone()), at);
         self.bound.insert(split.clone(), start.clone());
         self.tell(SourceEvent::SplitResolved {
             split: split.clone(),
@@ -421,7 +465,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// The binding of a tick is durable.
-    pub(super) fn durable(&mut self, binding: Binding<S>) {
+    pub(super) fn durable(&mut self, binding: Binding<S>, now: Duration) {
         let oldest = self.ticks.waiting.pop_front();
         debug_assert_eq!(oldest, Some(binding.tick), "bindings are appended in order");
         let tick = binding.tick;
@@ -437,9 +481,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         } else {
             self.ticks.oldest()
         };
+        let errors = binding.errors.clone();
         self.intentions
             .push_back(Intention::Publish { binding, next });
         self.broadcast(&Directive::Durable(tick));
+        self.go_on_after(&errors, now);
         if self.ended() {
             self.tell(SourceEvent::Ended);
         }

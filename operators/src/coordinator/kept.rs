@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Coordinator;
+use super::loss::Loss;
 use crate::assignor::Assignor;
 use crate::defect::{self, Defect};
 use crate::event::SourceEvent;
@@ -40,7 +41,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some((next, _)) = entry.ownership.kept() else {
             return true;
         };
-        let failed = entry.is_quarantined() && entry.replaced_by.is_none();
+        if matches!(entry.loss, Some(Loss::Telling(_))) {
+            return false;
+        }
+        let failed = entry.is_quarantined() && entry.replaced_by.is_none() && entry.loss.is_none();
         self.bound.get(split) == Some(next) && (!failed || self.quarantined.contains(split))
     }
 

@@ -7,10 +7,14 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod advance;
+mod answers;
 mod bounded;
 mod command;
+mod explain;
 mod facts;
+mod identity;
 mod kept;
+mod loss;
 mod options;
 mod ownership;
 mod phase;
@@ -19,6 +23,7 @@ mod replay;
 mod report;
 mod restore;
 mod snapshot;
+mod split_epochs;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -41,14 +46,18 @@ use crate::protocol::{Configuration, Directive, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
+use self::answers::Answers;
+pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
 use self::bounded::Bounded;
+use self::identity::Proofs;
 pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
-use self::phase::{Awaited, Early, Phase};
+use self::phase::{Awaited, Phase};
 use self::plan::Planning;
 use self::replay::Replaying;
 pub(crate) use self::restore::{Restoration, Restored};
 pub use self::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
+use self::split_epochs::SplitEpochs;
 pub use self::tables::Tables;
 use self::ticks::{Ending, Ticks};
 use self::written::Written;
@@ -75,6 +84,8 @@ pub enum Intention<S: Split> {
         /// The oldest tick that is not durable; `None` at the end.
         next: Option<Tick>,
     },
+    /// Let the discovery hear what a split is: it is durable.
+    Know(S, S::Identity),
     /// Tell whoever watches.
     Tell(SourceEvent<S>),
 }
@@ -87,11 +98,11 @@ pub enum Intention<S: Split> {
 /// * **No position lost or made up.** A split is assigned at the position that its last owner
 ///   released, at the one it was bound at before a restart, or at its recorded start.
 /// * **Recorded first.** The start of a split is durable before its first assignment, a tick is
-///   reserved before it is opened, and a binding is durable before [`Directive::Durable`] and
-///   [`Intention::Publish`].
+///   reserved before it is opened and a split epoch before it is assigned, and a binding is durable
+///   before [`Directive::Durable`] and [`Intention::Publish`].
 /// * **Metadata first.** What is known from before a restart is read only once the metadata lists it.
-/// * **Monotone.** Epochs only grow, and what is said about an older assignment, request or metadata
-///   epoch is ignored and counted.
+/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment,
+///   request or metadata epoch is ignored and counted.
 #[derive(Clone)]
 pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     options: CoordinatorOptions,
@@ -103,9 +114,7 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     metadata_epoch: MetadataEpoch,
     /// The last epoch that the readers were told.
     metadata_told: MetadataEpoch,
-    /// What was in force before the restart, until the service has answered or failed.
-    stored: Option<S::Metadata>,
-    early: Early<S::Metadata>,
+    answers: Answers<S::Metadata>,
     planning: Planning<S, A>,
     /// Every split whose start is recorded and that was not forgotten, and those that are resolved.
     splits: BTreeMap<S, Entry<S>>,
@@ -126,7 +135,14 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// The greatest epoch of a split that was forgotten. One that comes back is assigned above it, so
     /// that what was said about it before is not taken for news.
     forgotten: SplitEpoch,
+    /// Which split epochs may be assigned.
+    epochs: SplitEpochs,
     ticks: Ticks<S>,
+    proofs: Proofs<S>,
+    /// How often records were lost, or a split failed or started over because of that.
+    losses: u64,
+    /// The splits that were started over, by the one as which each is found.
+    generations: BTreeMap<S, S>,
     /// Since when what is needed to start is waited for, until a person was told.
     starting_since: Option<Duration>,
     /// Whether the wait for the log was told.
@@ -162,8 +178,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             metadata: None,
             metadata_epoch: MetadataEpoch::default(),
             metadata_told: MetadataEpoch::default(),
-            stored: None,
-            early: Early::Nothing,
+            answers: Answers::new(),
             planning: Planning::new(assignor),
             splits: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -174,7 +189,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             last_request: RequestId::default(),
             skew: 0,
             forgotten: SplitEpoch::default(),
+            epochs: SplitEpochs::default(),
             ticks: Ticks::new(),
+            proofs: Proofs::default(),
+            losses: 0,
+            generations: BTreeMap::new(),
             starting_since: None,
             stalled: false,
             rewound: false,
@@ -203,7 +222,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
-        let mut due = [deadline, kept, plan];
+        let proof = self.proofs.due();
+        let mut due = [deadline, kept, plan, proof, self.stale_due()];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -288,11 +308,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 if let Phase::Gathering { log_open } = &mut self.phase {
                     *log_open = true;
                 }
-                match std::mem::take(&mut self.early) {
-                    Early::Nothing => {}
-                    Early::Failed => self.metadata_failed(now),
-                    Early::Answered(metadata) => self.adopt(metadata, now),
-                }
+                self.hear_early(now);
             }
             Err(error) => self.wedge("binding log", error.to_string()),
         }
@@ -304,12 +320,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for record in std::mem::take(&mut self.appending) {
             match record {
                 LogRecord::Start { split, start, .. } => self.recorded(split, start, now),
-                LogRecord::Binding(binding) => self.durable(binding),
+                LogRecord::Binding(binding) => self.durable(binding, now),
+                LogRecord::Identified { split, identity } => {
+                    self.intentions.push_back(Intention::Know(split, identity));
+                }
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
+                LogRecord::ReservedEpochs(epoch) => self.epochs.reserved = epoch,
                 LogRecord::Incarnation(_)
                 | LogRecord::AllFound
                 | LogRecord::Metadata { .. }
-                | LogRecord::Identified { .. }
                 | LogRecord::Readmitted(_)
                 | LogRecord::Forgotten(_)
                 | LogRecord::Paused(_)
@@ -334,17 +353,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The discovery answered.
     pub fn handle_discovery(&mut self, event: DiscoveryEvent<S>, now: Duration) {
-        let too_early = self.phase == (Phase::Gathering { log_open: false });
         match event {
-            DiscoveryEvent::Metadata(metadata) if too_early => {
-                self.early = Early::Answered(metadata);
-            }
-            DiscoveryEvent::Metadata(metadata) => self.adopt(metadata, now),
-            DiscoveryEvent::MetadataFailed if too_early => {
-                if self.early == Early::Nothing {
-                    self.early = Early::Failed;
-                }
-            }
+            DiscoveryEvent::Metadata(metadata) => self.metadata_answered(metadata, now),
+            DiscoveryEvent::MetadataRepeated => self.metadata_repeated(now),
+            DiscoveryEvent::MetadataSettled => self.metadata_settled(now),
             DiscoveryEvent::MetadataFailed => self.metadata_failed(now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
             DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
@@ -357,6 +369,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 rule,
             } => self.resolved(request, &split, (start, stop), rule),
             DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
+            DiscoveryEvent::Identified { request, splits } => self.identified(request, splits),
+            DiscoveryEvent::Judged {
+                request,
+                split,
+                remains,
+            } => self.judged(request, &split, remains, now),
             DiscoveryEvent::Health(health) => self.tell(SourceEvent::Health(health)),
         }
         self.advance(now);
@@ -402,11 +420,12 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
         (&self.metadata, &self.metadata_epoch, &self.metadata_told).hash(hasher);
-        (&self.stored, &self.early).hash(hasher);
+        self.answers.hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
-        (&self.last_request, &self.forgotten).hash(hasher);
+        (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
+        (&self.proofs, &self.generations).hash(hasher);
         (&self.replaying, &self.after_replay, &self.bounded).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);

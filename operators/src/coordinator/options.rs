@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::answers::{FailureThreshold, ShrinkGuard};
+use crate::loss::LossPolicies;
 use crate::resume::Resume;
 
 /// What the coordinator is told once.
@@ -20,6 +22,9 @@ pub struct CoordinatorOptions {
     pub ticks_waiting_max: usize,
     /// How far ahead of the open tick ticks are reserved in the log.
     pub reserve_ahead: Duration,
+    /// How many split epochs are reserved in the log ahead of those that were assigned: so many times
+    /// about can one split move while an append is under way.
+    pub epochs_ahead: u64,
     /// After how many ticks the log gets all that a restart needs, so that it can drop what is older.
     pub snapshot_every: u32,
     /// After how many ranges it gets it at the latest, or after sixteen times the splits if that is more:
@@ -42,11 +47,27 @@ pub struct CoordinatorOptions {
     pub kept_for: Duration,
     /// How many positions of splits that are not listed are kept; beyond it the oldest goes.
     pub kept_max: usize,
+    /// When an answer of the metadata service that loses much is held back; `None` never.
+    pub shrink_guard: Option<ShrinkGuard>,
+    /// How many failures of the metadata service in a row end the source; `None`: none ever does.
+    pub failure_threshold: Option<FailureThreshold>,
+    /// How long the metadata service may not answer before a person is told how old what is in force is;
+    /// `None`: for ever.
+    pub stale_after: Option<Duration>,
     /// Whether a reader prepares for a split before the one that has it is asked to release it, so
     /// that the split is not without a reader while that one connects.
     pub prepare: bool,
     /// How long a reader may take to prepare for a split before it is given it nevertheless.
     pub prepare_deadline: Duration,
+    /// How long an answer what splits are holds: before a tick becomes durable, it is asked about those that
+    /// moved in it unless it was asked within this time. Zero asks for each tick; `None` never, which is
+    /// for sources that cannot tell.
+    pub identify_every: Option<Duration>,
+    /// How long that answer is waited for at most. A tick becomes durable without it then, which is told,
+    /// and so do those that follow until it comes.
+    pub identify_within: Duration,
+    /// What is done about records that are no longer there, where the metadata does not say it.
+    pub losses: LossPolicies,
 }
 
 impl CoordinatorOptions {
@@ -60,6 +81,7 @@ impl CoordinatorOptions {
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
+            epochs_ahead: 1_000,
             snapshot_every: 6_000,
             snapshot_ranges: 100_000,
             plan_debounce: Duration::ZERO,
@@ -69,8 +91,14 @@ impl CoordinatorOptions {
             release_deadline: Duration::from_secs(10),
             kept_for: Duration::from_secs(7 * 24 * 60 * 60),
             kept_max: 100_000,
+            shrink_guard: None,
+            failure_threshold: None,
+            stale_after: None,
             prepare: false,
             prepare_deadline: Duration::from_secs(1),
+            identify_every: None,
+            identify_within: Duration::from_secs(2),
+            losses: LossPolicies::default(),
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::Awaited;
+use super::loss::Loss;
 use crate::assignor::SplitLoad;
 use crate::epoch::{MetadataEpoch, ReaderId, RequestId, SplitEpoch};
+use crate::explain::{OriginKind, Story};
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -19,6 +21,13 @@ pub(super) struct Entry<S: Split> {
     /// What was found in its place, if that is another one of the same name and nobody has readmitted
     /// it.
     pub(super) replaced_by: Option<S::Identity>,
+    /// What is known of its next records, if they are no longer there.
+    pub(super) loss: Option<Loss<S>>,
+    /// Where and when it was last noticed that they are not.
+    pub(super) lost_at: Option<(S::Position, Duration)>,
+    /// Whether the discovery has found it in this run, since the metadata lists it: before that, what is
+    /// there under its name may be another one.
+    pub(super) verified: bool,
     /// Where it can be read from: the best place first.
     pub(super) racks: Vec<String>,
     /// Where its reading stops, if it does. Nothing at this position or past it is read.
@@ -47,6 +56,8 @@ pub(super) struct Entry<S: Split> {
     /// What was told of why it is not read, if it fails.
     pub(super) failing: Option<String>,
     pub(super) load: SplitLoad,
+    /// What is told of it.
+    pub(super) story: Story<S>,
     /// The bytes that were emitted since the load was last taken.
     pub(super) emitted: u64,
 }
@@ -82,6 +93,9 @@ impl<S: Split> Entry<S> {
             split_epoch,
             identity: None,
             replaced_by: None,
+            loss: None,
+            lost_at: None,
+            verified: false,
             racks: Vec::new(),
             stop: None,
             found_under: MetadataEpoch::default(),
@@ -96,29 +110,36 @@ impl<S: Split> Entry<S> {
             prepared: None,
             failing: None,
             load: SplitLoad::default(),
+            story: Story::new(),
             emitted: 0,
         }
     }
 
-    /// A split whose position is known from the log.
+    /// A split whose position is known from the log. It is assigned above `split_epoch`.
     pub(super) fn restored(
-        next: S::Position,
-        since: Duration,
         stop: Option<S::Position>,
         listed: bool,
+        split_epoch: SplitEpoch,
     ) -> Self {
-        let mut entry = Self {
+        Self {
             stop,
             listed,
-            ..Self::found(RequestId::default(), SplitEpoch::default())
-        };
-        entry.ownership = entry.at_rest(next, since);
-        entry
+            ..Self::found(RequestId::default(), split_epoch)
+        }
+    }
+
+    /// It is there again, at `at`: it goes on where it was kept, if nobody has it.
+    pub(super) fn is_back(&mut self, at: Tick) {
+        if let Some((next, _)) = self.ownership.kept() {
+            let next = next.clone();
+            self.story.goes_on(next, OriginKind::Kept, at);
+        }
     }
 
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
-        self.present() && !self.paused && !self.barred && self.replaced_by.is_none()
+        let meant = self.verified && self.replaced_by.is_none();
+        self.present() && meant && !self.paused && !self.barred
     }
 
     /// Whether it is there, as far as metadata and discovery say.

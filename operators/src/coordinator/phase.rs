@@ -21,18 +21,6 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// What the metadata service said before the log was open.
-///
-/// Nothing is done about it until then: splits that are in the log would be taken for new ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Early<M> {
-    #[default]
-    Nothing,
-    Failed,
-    /// Its last answer.
-    Answered(M),
-}
-
 /// What is awaited of a split: one thing at a time, by a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Awaited {
@@ -42,4 +30,8 @@ pub(super) enum Awaited {
     Prepared(ReaderId),
     /// That its reader releases it.
     Release,
+    /// What there is of it, and how long it was waited for.
+    Judgement(RequestId, Duration),
+    /// That it is time to look again what there is of it.
+    AnotherLook,
 }

@@ -383,12 +383,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let entry = self.splits.get_mut(&split)?;
         match (&entry.ownership, target) {
             (Ownership::Idle { next, .. }, Some(reader)) => {
+                let Some(split_epoch) = self.epochs.after(entry.split_epoch) else {
+                    // It is looked at again when the log has answered.
+                    self.planning.restless.insert(split);
+                    return None;
+                };
                 let start = next.clone();
-                if !defect::is(Defect::EpochOneTooLow) || entry.split_epoch.0 == 0 {
-                    entry.split_epoch = entry.split_epoch.next();
-                }
+                entry.split_epoch = split_epoch;
                 entry.ownership = Ownership::Assigned(reader);
-                let split_epoch = entry.split_epoch;
+                entry.story.emitted = false;
                 let assignment = Assignment {
                     split: split.clone(),
                     split_epoch,

@@ -8,6 +8,7 @@ use crate::assignor::{Assignor, ReaderProfile};
 use crate::defect::{self, Defect};
 use crate::epoch::{ReaderId, SplitEpoch};
 use crate::event::SourceEvent;
+use crate::explain::OriginKind;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::protocol::{Configuration, Directive, Moved, Report};
 use crate::split::Split;
@@ -52,6 +53,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             },
             Report::Replayed { reader, before } => self.replayed(reader, before),
             down @ Report::FetcherDown { .. } => self.fetcher_down(down, now),
+            lost @ Report::Lost { .. } => self.lost(lost, now),
             Report::Progress { reader, lags } => self.progress(reader, lags),
             Report::Prepared { reader, split } => {
                 if self.is_preparing(reader, &split) {
@@ -137,7 +139,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// Whether a report is about the assignment in force; if not, it is counted and ignored.
-    fn is_current(&mut self, reader: ReaderId, split: &S, split_epoch: SplitEpoch) -> bool {
+    pub(super) fn is_current(
+        &mut self,
+        reader: ReaderId,
+        split: &S,
+        split_epoch: SplitEpoch,
+    ) -> bool {
         let current = self.splits.get(split).is_some_and(|entry| {
             entry.split_epoch == split_epoch && entry.ownership.reader() == Some(reader)
         });
@@ -150,6 +157,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A split is nobody's from here on, and goes on at `next`.
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         self.wait_no_more(split);
+        let at = self.name_of(now);
+        if let Some(entry) = self.splits.get_mut(split)
+            && let Some(reader) = entry.ownership.reader()
+        {
+            let why = OriginKind::Released(reader);
+            entry.story.goes_on(next.clone(), why, at);
+        }
         self.rest(split, next.clone(), now);
         if let Some(entry) = self.splits.get_mut(split) {
             let barred = std::mem::take(&mut entry.barred);
@@ -158,6 +172,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
         }
         self.reconsider(split, now);
+        self.judge_replaced(split, now);
     }
 
     /// Tells a person that a split is not read, once for what it says.
@@ -182,7 +197,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     fn quarantine(&mut self, split: &S, next: S::Position, now: Duration) {
         self.wait_no_more(split);
+        let at = self.name_of(now);
         if let Some(entry) = self.splits.get_mut(split) {
+            if let Some(reader) = entry.ownership.reader() {
+                entry
+                    .story
+                    .goes_on(next.clone(), OriginKind::Failed(reader), at);
+            }
             entry.ownership = Ownership::Quarantined { next, since: now };
         }
         self.reconsider(split, now);
@@ -193,6 +214,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for moved in all {
             if let Some(entry) = self.splits.get_mut(&moved.range.split) {
                 entry.emitted = entry.emitted.saturating_add(moved.bytes);
+                entry.story.emitted |= entry.split_epoch == moved.split_epoch;
                 if entry.failing.take().is_some() {
                     let subject = format!("split {}", moved.range.split);
                     let again = Health::new(subject, HealthStatus::Well, "it is read again");

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::snapshot::{RestoreError, SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::binding::Binding;
 use crate::defect::{self, Defect};
-use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::log::LogRecord;
+use crate::loss::Aftermath;
 use crate::resume::Resume;
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
@@ -16,6 +17,8 @@ use crate::tick::Tick;
 pub(crate) struct Restored<S: Split> {
     pub(super) incarnation: Incarnation,
     pub(super) reserved: Tick,
+    /// The last split epoch that a run may have assigned.
+    pub(super) split_epochs: SplitEpoch,
     /// The last bound tick that is in force.
     pub(super) bound: Option<Tick>,
     pub(super) metadata: Option<(MetadataEpoch, S::Metadata)>,
@@ -32,6 +35,17 @@ impl<S: Split> Restored<S> {
     /// The last bound tick that is in force.
     pub(crate) fn bound(&self) -> Option<Tick> {
         self.bound
+    }
+
+    /// Whether the run goes back, and the log does not say so yet.
+    pub(crate) fn goes_back(&self) -> bool {
+        self.rewound
+    }
+
+    /// What splits are, as far as it is known.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = (&S, &S::Identity)> {
+        let splits = self.splits.iter();
+        splits.filter_map(|(split, one)| Some((split, one.identity.as_ref()?)))
     }
 
     /// Up to where splits are bound, those that are to be given again too.
@@ -108,6 +122,7 @@ impl<S: Split> Restoration<S> {
             state: Restored {
                 incarnation: Incarnation::default(),
                 reserved: Tick::default(),
+                split_epochs: SplitEpoch::default(),
                 bound: None,
                 metadata: None,
                 splits: BTreeMap::new(),
@@ -139,6 +154,9 @@ impl<S: Split> Restoration<S> {
             LogRecord::Reserved(tick) => {
                 self.state.reserved = self.state.reserved.max(*tick);
             }
+            LogRecord::ReservedEpochs(epoch) => {
+                self.state.split_epochs = self.state.split_epochs.max(*epoch);
+            }
             LogRecord::Metadata {
                 epoch,
                 metadata,
@@ -162,7 +180,10 @@ impl<S: Split> Restoration<S> {
             LogRecord::Identified { split, identity } => {
                 self.each(split, |one| one.identity = Some(identity.clone()));
             }
-            LogRecord::Binding(binding) => self.bind(binding).map_err(disorder)?,
+            LogRecord::Binding(binding) => {
+                self.bind(binding).map_err(disorder)?;
+                self.start_over(binding)?;
+            }
             LogRecord::Readmitted(split) => self.each(split, |one| one.quarantined = false),
             LogRecord::Forgotten(split) => {
                 if let Some(one) = self.state.splits.remove(split)
@@ -254,15 +275,52 @@ impl<S: Split> Restoration<S> {
             }
         }
         for error in &binding.errors {
-            if let Some(one) = state.splits.get_mut(&error.split) {
-                one.quarantined = true;
+            let Some(one) = state.splits.get_mut(&error.split) else {
+                continue;
+            };
+            match &error.then {
+                Aftermath::Stays => one.quarantined = true,
+                Aftermath::Skipped(to) => {
+                    // A run that gives the ticks since the base again cannot read what is lost. It begins
+                    // behind it, if nothing before it is to be given again.
+                    let base = self.base.as_mut();
+                    let there = base.and_then(|base| base.splits.get_mut(&error.split));
+                    if let Some(there) = there.filter(|there| there.position == error.position) {
+                        there.position = to.clone();
+                    }
+                }
+                Aftermath::StartedOver { .. } => {}
             }
         }
         Ok(())
     }
 
+    /// Takes into account which splits start over with a binding.
+    fn start_over(&mut self, binding: &Binding<S>) -> Result<(), RestoreError> {
+        for error in &binding.errors {
+            let Aftermath::StartedOver { split, start } = &error.then else {
+                continue;
+            };
+            let Some(before) = self.state.splits.remove(&error.split) else {
+                continue;
+            };
+            if let (Resume::Replay { from }, Some(_)) = (self.resume, &self.base) {
+                return Err(RestoreError::StartedAnew {
+                    split: error.split.to_string(),
+                    from,
+                });
+            }
+            let mut one = RestoredSplit::at(start.clone(), before.stop);
+            one.unlisted_since = before.unlisted_since;
+            self.state.splits.insert(split.clone(), one);
+        }
+        Ok(())
+    }
+
     fn snapshot(&mut self, snapshot: &Snapshot<S>, index: usize) -> Result<(), RestoreError> {
-        let complete = Restored::of_snapshot(snapshot)?;
+        let mut complete = Restored::of_snapshot(snapshot)?;
+        // One of an older version has none.
+        complete.split_epochs = complete.split_epochs.max(self.state.split_epochs);
         if index == 0 {
             if let (Some(base), Some(oldest)) = (self.resume.base(), complete.bound)
                 && base < oldest
@@ -373,6 +431,7 @@ impl<S: Split> Restored<S> {
         Ok(Self {
             incarnation: snapshot.incarnation,
             reserved: snapshot.reserved,
+            split_epochs: snapshot.split_epochs,
             bound: snapshot.bound,
             metadata: snapshot.metadata.clone(),
             splits,
@@ -399,6 +458,7 @@ impl<S: Split> Restored<S> {
             version: SNAPSHOT_VERSION,
             incarnation: self.incarnation,
             reserved: self.reserved,
+            split_epochs: self.split_epochs,
             bound: self.bound,
             metadata: self.metadata.clone(),
             count: splits.len() as u64,

@@ -2,11 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::epoch::{Incarnation, MetadataEpoch};
+use super::Coordinator;
+use super::bounded::Bounded;
+use super::ownership::Ownership;
+use super::restore::{Restored, RestoredSplit};
+use crate::assignor::Assignor;
+use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
 
 /// The version of [`Snapshot`] that is written here.
+///
+/// Version 3 has [`Snapshot::split_epochs`]: a version that does not know them would begin below, and
+/// write a snapshot without them. It has [`Snapshot::all_found`] and where splits stop as well.
 pub const SNAPSHOT_VERSION: u32 = 3;
 
 /// All that a restart needs, as of one tick.
@@ -32,6 +40,9 @@ pub struct Snapshot<S: Split> {
     pub count: u64,
     /// The splits.
     pub splits: Vec<SplitSnapshot<S>>,
+    /// No split epoch up to this one is ever assigned again. Zero if an older version wrote it, whose
+    /// runs each counted from one.
+    pub split_epochs: SplitEpoch,
     /// Whether the run went back: ticks after `bound` that are bound by the records before are void.
     pub rewound: bool,
     /// Whether every split that a bounded source reads is among these, so that none is added.
@@ -56,6 +67,55 @@ pub struct SplitSnapshot<S: Split> {
     pub unlisted_since: Option<Tick>,
     /// Where its reading stops, if it does. It is finished if it is there.
     pub stop: Option<S::Position>,
+}
+
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
+    /// All that a restart needs, as of the last closed tick.
+    ///
+    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
+    pub fn snapshot(&self) -> Snapshot<S> {
+        // The records of starts that are not durable are before the snapshot, wherever it is put.
+        let starting = self
+            .splits
+            .iter()
+            .filter_map(|(split, entry)| match &entry.ownership {
+                Ownership::Recording(start) => Some((split, start)),
+                Ownership::Resolving(_)
+                | Ownership::Idle { .. }
+                | Ownership::Assigned(_)
+                | Ownership::Releasing(_)
+                | Ownership::Quarantined { .. }
+                | Ownership::Finished { .. } => None,
+            });
+        let splits = self.bound.iter().chain(starting).map(|(split, position)| {
+            let entry = self.splits.get(split);
+            let restored = RestoredSplit {
+                position: position.clone(),
+                quarantined: self.quarantined.contains(split),
+                paused: entry.is_some_and(|entry| entry.paused),
+                identity: entry.and_then(|entry| entry.identity.clone()),
+                unlisted_since: entry.and_then(|entry| entry.unlisted_since),
+                stop: entry.and_then(|entry| entry.stop.clone()),
+            };
+            (split.clone(), restored)
+        });
+        let metadata = self
+            .metadata
+            .clone()
+            .or_else(|| self.answers.stored.clone());
+        Restored {
+            incarnation: self.incarnation,
+            reserved: self.ticks.asked,
+            split_epochs: self.epochs.asked,
+            bound: self.ticks.last_closed,
+            metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
+            splits: splits.collect(),
+            rewound: false,
+            replay: None,
+            all_found: self.bounded.as_ref().is_some_and(Bounded::is_complete),
+        }
+        .snapshot()
+    }
 }
 
 /// Why a log does not say where a source was.

@@ -1,9 +1,6 @@
 //! How much a start would have to read.
 
-use super::bounded::Bounded;
-use super::ownership::Ownership;
-use super::restore::{Restored, RestoredSplit};
-use super::{Coordinator, CoordinatorOptions, Snapshot};
+use super::{Coordinator, CoordinatorOptions};
 use crate::assignor::Assignor;
 use crate::log::LogRecord;
 use crate::split::Split;
@@ -34,49 +31,6 @@ impl Written {
 }
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
-    /// All that a restart needs, as of the last closed tick.
-    ///
-    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
-    pub fn snapshot(&self) -> Snapshot<S> {
-        // The records of starts that are not durable are before the snapshot, wherever it is put.
-        let starting = self
-            .splits
-            .iter()
-            .filter_map(|(split, entry)| match &entry.ownership {
-                Ownership::Recording(start) => Some((split, start)),
-                Ownership::Resolving(_)
-                | Ownership::Idle { .. }
-                | Ownership::Assigned(_)
-                | Ownership::Releasing(_)
-                | Ownership::Quarantined { .. }
-                | Ownership::Finished { .. } => None,
-            });
-        let splits = self.bound.iter().chain(starting).map(|(split, position)| {
-            let entry = self.splits.get(split);
-            let restored = RestoredSplit {
-                position: position.clone(),
-                quarantined: self.quarantined.contains(split),
-                paused: entry.is_some_and(|entry| entry.paused),
-                identity: entry.and_then(|entry| entry.identity.clone()),
-                unlisted_since: entry.and_then(|entry| entry.unlisted_since),
-                stop: entry.and_then(|entry| entry.stop.clone()),
-            };
-            (split.clone(), restored)
-        });
-        let metadata = self.metadata.clone().or_else(|| self.stored.clone());
-        Restored {
-            incarnation: self.incarnation,
-            reserved: self.ticks.asked,
-            bound: self.ticks.last_closed,
-            metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
-            splits: splits.collect(),
-            rewound: false,
-            replay: None,
-            all_found: self.bounded.as_ref().is_some_and(Bounded::is_complete),
-        }
-        .snapshot()
-    }
-
     /// Writes all that a restart needs, after what waits to be written.
     pub(super) fn push_snapshot(&mut self) {
         self.since_snapshot = Written::default();

@@ -4,6 +4,7 @@
 //! of typed records, written by one incarnation at a time; what must precede an action (the start
 //! of a split before its first assignment) is a record as well.
 
+mod error;
 mod extent;
 mod frame;
 mod local;
@@ -18,16 +19,15 @@ mod stored;
 mod testing;
 mod writer;
 
-use std::error::Error as StdError;
-
 use serde::{Deserialize, Serialize};
 
 use crate::binding::Binding;
 use crate::coordinator::Snapshot;
-use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
+use crate::epoch::{Incarnation, LogSequence, MetadataEpoch, SplitEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
 
+pub use self::error::LogError;
 pub use self::extent::{LogExtent, SnapshotAt};
 pub use self::local::LocalLog;
 pub use self::memory::MemoryLog;
@@ -51,7 +51,8 @@ pub(crate) use self::writer::{LogEvent, LogWriter};
 ///   survive, and whoever opens the log next reads them.
 /// * **L4 One writer.** Once an incarnation has appended, an older one gets [`Appended::Fenced`].
 /// * **L5 Fails in words.** After an error nothing was written; whether something was is
-///   [`Appended::Unknown`] if the log cannot tell, and then [`read`](Self::read) can.
+///   [`Appended::Unknown`] if the log cannot tell, and then [`read`](Self::read) can. The error says
+///   whether it may pass.
 /// * **L6 Reads from anywhere.** `open` says which records there are, and `read` gives those, from
 ///   whichever it is asked for, without a gap.
 /// * **L7 Compacts.** `compact` drops whole records at the front only, and leaves a snapshot that says
@@ -67,7 +68,8 @@ pub trait BindingLog<S: Split>: Send + 'static {
     ///
     /// # Errors
     ///
-    /// If the log cannot be used, is used by somebody else, or holds what it cannot have been given.
+    /// If the log cannot be used, is used by somebody else, or holds what it cannot have been given. It is
+    /// opened again unless the error is definite.
     fn open(&mut self) -> Result<LogExtent, LogError>;
 
     /// The records from `from` on, of a log that is open: one at least if there is one, and about
@@ -75,7 +77,8 @@ pub trait BindingLog<S: Split>: Send + 'static {
     ///
     /// # Errors
     ///
-    /// If they cannot be read, were dropped, or are not what was written.
+    /// If they cannot be read, were dropped, or are not what was written. The same are asked for again
+    /// unless the error is definite.
     fn read(
         &mut self,
         from: LogSequence,
@@ -155,6 +158,9 @@ pub enum LogRecord<S: Split> {
     Incarnation(Incarnation),
     /// Ticks up to this one may be opened by the incarnation; a later one opens none of them again.
     Reserved(Tick),
+    /// Split epochs up to this one may be assigned by the incarnation; a later one assigns none of them
+    /// again.
+    ReservedEpochs(SplitEpoch),
     /// A metadata epoch begins.
     Metadata {
         /// The epoch.
@@ -194,29 +200,4 @@ pub enum LogRecord<S: Split> {
     Resumed(S),
     /// All that the records before say.
     Snapshot(Snapshot<S>),
-}
-
-/// Why a log cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("binding log {name}: {message}")]
-pub struct LogError {
-    /// The log, as a person knows it.
-    pub name: String,
-    /// What happened and what was expected.
-    pub message: String,
-    /// What the storage reported.
-    pub source: Option<Box<dyn StdError + Send + Sync>>,
-}
-
-impl LogError {
-    /// Records were asked for that the log does not hold any more.
-    fn dropped(name: &str, from: LogSequence, first: LogSequence) -> Self {
-        Self {
-            name: name.to_owned(),
-            message: format!(
-                "record {from} was dropped; expected one from {first} on, or a log that keeps more"
-            ),
-            source: None,
-        }
-    }
 }

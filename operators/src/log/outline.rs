@@ -27,6 +27,7 @@ impl Outline {
                 bound: snapshot.bound,
             },
             LogRecord::Reserved(_)
+            | LogRecord::ReservedEpochs(_)
             | LogRecord::Metadata { .. }
             | LogRecord::Start { .. }
             | LogRecord::AllFound

@@ -5,7 +5,8 @@ use prost::{Message, Oneof};
 use super::{LogRecord, Stored, StoredError};
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{Snapshot, SplitSnapshot};
-use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
+use crate::loss::Aftermath;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -18,7 +19,7 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     kind: Option<Kind>,
 }
 
@@ -46,10 +47,12 @@ enum Kind {
     Resumed(Vec<u8>),
     #[prost(message, tag = "11")]
     Identified(IdentityMessage),
+    #[prost(uint64, tag = "12")]
+    ReservedEpochs(u64),
     /// A start with a stop. A kind of its own: a version that knows no stops must not read past one.
-    #[prost(message, tag = "12")]
+    #[prost(message, tag = "13")]
     Stretch(PositionMessage),
-    #[prost(bool, tag = "13")]
+    #[prost(bool, tag = "14")]
     AllFound(bool),
 }
 
@@ -117,6 +120,12 @@ struct ErrorMessage {
     position: Vec<u8>,
     #[prost(string, tag = "3")]
     message: String,
+    /// From where on the split is read, if what is before it is skipped, or of the split as which it
+    /// starts over.
+    #[prost(bytes, optional, tag = "4")]
+    next: Option<Vec<u8>>,
+    #[prost(bytes, optional, tag = "5")]
+    started_over: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -137,7 +146,9 @@ struct SnapshotMessage {
     splits: Vec<PositionMessage>,
     #[prost(bool, tag = "8")]
     rewound: bool,
-    #[prost(bool, tag = "9")]
+    #[prost(uint64, tag = "9")]
+    split_epochs: u64,
+    #[prost(bool, tag = "10")]
     all_found: bool,
 }
 
@@ -167,6 +178,7 @@ where
     let kind = match record {
         LogRecord::Incarnation(incarnation) => Kind::Incarnation(incarnation.0),
         LogRecord::Reserved(tick) => Kind::Reserved(tick.0),
+        LogRecord::ReservedEpochs(epoch) => Kind::ReservedEpochs(epoch.0),
         LogRecord::Metadata {
             epoch,
             metadata,
@@ -212,10 +224,19 @@ where
         from: range.from.store(),
         to: range.to.store(),
     });
-    let errors = binding.errors.iter().map(|error| ErrorMessage {
-        split: error.split.store(),
-        position: error.position.store(),
-        message: error.message.clone(),
+    let errors = binding.errors.iter().map(|error| {
+        let (next, started_over) = match &error.then {
+            Aftermath::Stays => (None, None),
+            Aftermath::Skipped(to) => (Some(to.store()), None),
+            Aftermath::StartedOver { split, start } => (Some(start.store()), Some(split.store())),
+        };
+        ErrorMessage {
+            split: error.split.store(),
+            position: error.position.store(),
+            message: error.message.clone(),
+            next,
+            started_over,
+        }
     });
     BindingMessage {
         tick: binding.tick.0,
@@ -251,6 +272,7 @@ where
         count: snapshot.count,
         splits: splits.collect(),
         rewound: snapshot.rewound,
+        split_epochs: snapshot.split_epochs.0,
         all_found: snapshot.all_found,
     }
 }
@@ -269,6 +291,7 @@ where
     Ok(match kind {
         Kind::Incarnation(incarnation) => LogRecord::Incarnation(Incarnation(incarnation)),
         Kind::Reserved(tick) => LogRecord::Reserved(Tick(tick)),
+        Kind::ReservedEpochs(epoch) => LogRecord::ReservedEpochs(SplitEpoch(epoch)),
         Kind::Metadata(metadata) => LogRecord::Metadata {
             epoch: MetadataEpoch(metadata.epoch),
             metadata: S::Metadata::restore(&metadata.metadata)?,
@@ -305,10 +328,22 @@ where
         })
     });
     let errors = message.errors.into_iter().map(|error| {
+        let next = error
+            .next
+            .as_deref()
+            .map(S::Position::restore)
+            .transpose()?;
+        let other = error.started_over.as_deref().map(S::restore).transpose()?;
+        let then = match (next, other) {
+            (Some(start), Some(split)) => Aftermath::StartedOver { split, start },
+            (Some(to), None) => Aftermath::Skipped(to),
+            (None, _) => Aftermath::Stays,
+        };
         Ok(SplitError {
             split: S::restore(&error.split)?,
             position: S::Position::restore(&error.position)?,
             message: error.message,
+            then,
         })
     });
     Ok(Binding {
@@ -346,6 +381,54 @@ where
         count: message.count,
         splits: splits.collect::<Result<_, _>>()?,
         rewound: message.rewound,
+        split_epochs: SplitEpoch(message.split_epochs),
         all_found: message.all_found,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::letters::Letter;
+
+    #[test]
+    fn what_comes_after_an_error_is_restored() {
+        let aftermaths = [
+            Aftermath::Stays,
+            Aftermath::Skipped(7),
+            Aftermath::StartedOver {
+                split: Letter('b'),
+                start: 3,
+            },
+        ];
+        let errors = aftermaths.map(|then| SplitError {
+            split: Letter('a'),
+            position: 5,
+            message: "gone".to_owned(),
+            then,
+        });
+        let binding = Binding {
+            tick: Tick(9),
+            ranges: Vec::new(),
+            errors: errors.into(),
+        };
+        let records = [LogRecord::Binding(binding)];
+
+        let restored = decode::<Letter>(&encode(&records));
+
+        assert_eq!(restored.unwrap(), records);
+    }
+
+    #[test]
+    fn a_record_of_a_kind_that_a_newer_version_has_is_refused_with_what_to_do() {
+        // A frame with one record, which has a field 15 and nothing else: a number.
+        let frame = [0x0a, 0x02, 0x78, 0x07];
+
+        let refused = decode::<Letter>(&frame).unwrap_err().to_string();
+
+        assert!(
+            refused.contains("use the version that wrote it"),
+            "{refused}"
+        );
+    }
 }

@@ -3,8 +3,9 @@
 use super::{LogRecord, Stored, StoredError};
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
-use crate::epoch::{Incarnation, MetadataEpoch};
+use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::letters::{Letter, Letters};
+use crate::loss::Aftermath;
 use crate::tick::Tick;
 
 impl Stored for Letter {
@@ -37,19 +38,6 @@ impl Stored for Letters {
     }
 }
 
-impl Stored for u64 {
-    fn store(&self) -> Vec<u8> {
-        self.to_le_bytes().to_vec()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| StoredError::new("number", "not eight bytes"))?;
-        Ok(Self::from_le_bytes(bytes))
-    }
-}
-
 pub(super) type Record = LogRecord<Letter>;
 
 const RUN: Incarnation = Incarnation(1);
@@ -63,12 +51,26 @@ pub(super) fn binding(tick: u64, from: u64, to: u64) -> Record {
             split,
             position: to,
             message: "gone".to_owned(),
+            then: Aftermath::Stays,
         }],
     })
 }
 
 pub(super) fn snapshot(tick: u64) -> Record {
+    LogRecord::Snapshot(snapshot_of(tick))
+}
+
+/// The same, as version 2 wrote it.
+pub(super) fn snapshot_2(tick: u64) -> Record {
     LogRecord::Snapshot(Snapshot {
+        version: 2,
+        split_epochs: SplitEpoch::default(),
+        ..snapshot_of(tick)
+    })
+}
+
+fn snapshot_of(tick: u64) -> Snapshot<Letter> {
+    Snapshot {
         version: SNAPSHOT_VERSION,
         incarnation: RUN,
         reserved: Tick(tick + 5),
@@ -84,9 +86,10 @@ pub(super) fn snapshot(tick: u64) -> Record {
             unlisted_since: Some(Tick(3)),
             stop: Some(9),
         }],
+        split_epochs: SplitEpoch(1_000),
         rewound: false,
         all_found: true,
-    })
+    }
 }
 
 /// One append a line, every kind of record once at least.
@@ -96,13 +99,14 @@ pub(super) fn appends() -> Vec<Vec<Record>> {
         start: 5,
         stop: Some(9),
     };
-    let mut appends = endless_appends();
+    let mut appends = second_appends();
+    appends.push(vec![LogRecord::ReservedEpochs(SplitEpoch(1_000))]);
     appends.push(vec![start, LogRecord::AllFound]);
     appends
 }
 
-/// The same, of the kinds that there were before reading could stop.
-pub(super) fn endless_appends() -> Vec<Vec<Record>> {
+/// The same, of the kinds that there were before split epochs were reserved and reading could stop.
+pub(super) fn second_appends() -> Vec<Vec<Record>> {
     let split = Letter('a');
     let mut appends = first_appends();
     appends.push(vec![LogRecord::Paused(split), LogRecord::Resumed(split)]);

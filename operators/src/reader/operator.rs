@@ -80,6 +80,7 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
         rack: options.rack.clone(),
     };
     let mut operator = ReaderOperator {
+        id: profile.id,
         state: ReaderState::new(profile, options.reading(), options.configuration.clone()),
         fetcher: (parts.fetcher)(waker.clone()),
         fetched: Vec::new(),
@@ -106,8 +107,7 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
             // Step 1: what the enumerator says, in its order.
             directives.for_each(|_, batch| {
                 for (_, directive) in batch.drain(..) {
-                    operator.state.handle_directive(directive, now);
-                    operator.act();
+                    operator.obey(directive, now);
                 }
             });
             operator.state.handle_time(now);
@@ -134,6 +134,7 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
 /// The ports of batches, errors and health hold the oldest tick that is not durable, all of them
 /// nothing once the last tick is durable.
 struct ReaderOperator<T: SourceTime, S: Split, F: SplitFetcher<S>> {
+    id: ReaderId,
     state: ReaderState<S, F::Batch>,
     fetcher: F,
     /// Kept for its allocation; empty between activations.
@@ -151,6 +152,16 @@ struct ReaderOperator<T: SourceTime, S: Split, F: SplitFetcher<S>> {
 }
 
 impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
+    /// Does what the enumerator says.
+    fn obey(&mut self, directive: Directive<S>, now: Duration) {
+        if let Directive::Explained(explanation) = directive {
+            self.options.control.explained(*explanation);
+            return;
+        }
+        self.state.handle_directive(directive, now);
+        self.act();
+    }
+
     /// Does what the state wants done.
     fn act(&mut self) {
         while let Some(action) = self.state.poll() {
@@ -207,7 +218,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
 
     /// Passes on what was asked for near this reader.
     fn pass_on_commands(&mut self) {
-        for command in self.options.control.take() {
+        for command in self.options.control.take(self.id) {
             self.reports.give(None, Report::Command(command));
         }
     }

@@ -174,8 +174,10 @@ impl<S: Split, B> ReaderState<S, B> {
             }
             Directive::Durable(tick) if self.replaying.is_some() => self.replay_durable(tick),
             Directive::Durable(tick) => self.durable(tick),
+            Directive::Emit(error) => self.emit_error(error),
             Directive::BeginReplay(from) => self.begin_replay(from),
             Directive::Replay(replay) => self.replay(replay, now),
+            Directive::Explained(_) => {} // for who is near; it changes nothing
             Directive::Reject { reason } => self.actions.push_back(ReaderAction::Reject(reason)),
         }
     }

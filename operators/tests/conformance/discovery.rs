@@ -11,6 +11,7 @@ use timely_splits::conformance::DiscoveryRig;
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
+use timely_splits::loss::Remains;
 use timely_splits::split::Metadata;
 use timely_splits::wake::Waker;
 
@@ -35,6 +36,8 @@ enum Defect {
     NeverSaysGone,
     HoardsAnswers,
     FindsNothingLost,
+    IdentifiesNobody,
+    JudgesTwice,
     NeverFoundAll,
     FoundAllTooSoon,
 }
@@ -174,6 +177,28 @@ impl SplitDiscovery<Letter> for Finder {
                 let lost = lost.map(|range| (range, "too old".to_owned())).collect();
                 self.said
                     .push_back(DiscoveryEvent::Checked { request, lost });
+            }
+            DiscoveryRequest::Identify { .. } if self.defect == Defect::IdentifiesNobody => {}
+            DiscoveryRequest::Identify { request, splits } => {
+                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                self.said
+                    .push_back(DiscoveryEvent::Identified { request, splits });
+            }
+            DiscoveryRequest::Judge { request, split } => {
+                let remains = Remains {
+                    identity: Some(()),
+                    first: GONE_BEFORE,
+                    end: GONE_BEFORE,
+                };
+                let judged = DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                };
+                if self.defect == Defect::JudgesTwice {
+                    self.said.push_back(judged.clone());
+                }
+                self.said.push_back(judged);
             }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolving.push_back((request, split));
@@ -339,8 +364,10 @@ fn each_broken_discovery_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::NeverSaysGone, "D9"),
         (Defect::HoardsAnswers, "D10"),
         (Defect::FindsNothingLost, "D11"),
-        (Defect::NeverFoundAll, "D12"),
-        (Defect::FoundAllTooSoon, "D12"),
+        (Defect::IdentifiesNobody, "D12"),
+        (Defect::JudgesTwice, "D13"),
+        (Defect::NeverFoundAll, "D14"),
+        (Defect::FoundAllTooSoon, "D14"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

@@ -136,7 +136,7 @@ impl SplitFetcher<Letter> for Faulty {
         Prepared::Later
     }
 
-    fn lag(&self, _split: &Letter, _position: &u64) -> Option<u64> {
+    fn lag(&mut self, _split: &Letter, _position: &u64) -> Option<u64> {
         (self.defect == Defect::InventsLag).then_some(1)
     }
 

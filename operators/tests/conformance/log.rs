@@ -35,11 +35,7 @@ struct Faulty {
 
 impl Faulty {
     fn failure() -> LogError {
-        LogError {
-            name: "memory".to_owned(),
-            message: "it fails on purpose".to_owned(),
-            source: None,
-        }
+        LogError::transient("memory", "it fails on purpose")
     }
 }
 

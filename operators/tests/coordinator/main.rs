@@ -17,9 +17,11 @@ mod model;
 #[path = "../support/quiet.rs"]
 mod quiet;
 
+mod answers;
 mod changes;
 #[cfg(feature = "defects")]
 mod defects;
+mod explain;
 mod failures;
 mod moves;
 mod plans;

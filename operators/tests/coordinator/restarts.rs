@@ -128,7 +128,7 @@ pub(crate) fn what_went_while_it_was_down_is_kept_in_silence_and_what_came_start
     rig.assert_all_read();
 }
 
-/// C20: there is no number of failures that ends a source. What was in force stays, and is read.
+/// C20: without a threshold no number of failures ends a source. What was in force stays, and is read.
 #[test]
 pub(crate) fn a_metadata_service_that_fails_again_and_again_changes_nothing() {
     let mut rig = Rig::reading(2, "ab");

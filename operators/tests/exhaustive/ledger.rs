@@ -34,6 +34,8 @@ pub(crate) struct Ledger {
     assigned: BTreeMap<Letter, (ReaderId, SplitEpoch, bool)>,
     /// The last tick that was ever opened, by this run or one before it.
     opened: Tick,
+    /// The last split epoch that a run before this one may have assigned.
+    before: SplitEpoch,
     /// Whether the last tick was announced.
     last: bool,
     pub(crate) durable: Durable,
@@ -44,6 +46,7 @@ pub(crate) struct Ledger {
 pub(crate) struct Durable {
     incarnation: Incarnation,
     reserved: Tick,
+    split_epochs: SplitEpoch,
     bound: Option<Tick>,
     metadata: Option<Letters>,
     pub(crate) positions: BTreeMap<Letter, u64>,
@@ -65,6 +68,7 @@ impl Ledger {
             failed: self.durable.failed.clone(),
             quarantined: self.durable.failed.keys().copied().collect(),
             opened: self.opened,
+            before: self.durable.split_epochs,
             durable: self.durable.clone(),
             ..Self::default()
         };
@@ -97,8 +101,10 @@ impl Ledger {
             Directive::Metadata { .. }
             | Directive::Revoke { .. }
             | Directive::Prepare(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => Ok(()),
         }
     }
@@ -137,8 +143,15 @@ impl Ledger {
         ensure(stop.is_none_or(|stop| emitted < stop), || {
             format!("split {split} is assigned at {emitted}, and stops at {stop:?}")
         })?;
+        // What was assigned before was durably allowed then, so that this is above all of it.
+        let (before, allowed) = (self.before, self.durable.split_epochs);
+        ensure(before < epoch && epoch <= allowed, || {
+            format!(
+                "I3: split {split} is assigned under {epoch}, expected above {before} and up to {allowed}"
+            )
+        })?;
         // Nothing asks for a split to be assigned for ever.
-        ensure(epoch.0 <= 16, || {
+        ensure(epoch.0 <= before.0 + 16, || {
             format!("split {split} is assigned again and again")
         })?;
         self.assigned.insert(split, (reader, epoch, true));
@@ -234,6 +247,7 @@ impl Ledger {
             match record {
                 LogRecord::Incarnation(incarnation) => self.durable.incarnation = *incarnation,
                 LogRecord::Reserved(tick) => self.durable.reserved = *tick,
+                LogRecord::ReservedEpochs(epoch) => self.durable.split_epochs = *epoch,
                 LogRecord::Metadata { metadata, .. } => {
                     self.durable.metadata = Some(metadata.clone());
                 }
@@ -315,6 +329,9 @@ impl Ledger {
             wanted.map(|one| (one.split, one.position))
         };
         let durable = &self.durable;
+        ensure(snapshot.split_epochs >= durable.split_epochs, || {
+            format!("I3: the snapshot says {snapshot:?}, but the log {durable:?}")
+        })?;
         let agrees = said(false).eq(durable.positions.iter().map(|(one, at)| (*one, *at)))
             && said(true).eq(durable.failed.iter().map(|(one, at)| (*one, *at)));
         ensure(agrees, || {

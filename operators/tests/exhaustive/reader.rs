@@ -79,8 +79,10 @@ impl Reader {
             | Directive::Revoke { .. }
             | Directive::Prepare(_)
             | Directive::Durable(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
         self.state.handle_directive(directive, now());

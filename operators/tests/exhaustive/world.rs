@@ -315,7 +315,13 @@ impl World {
                 }
                 Intention::Open(tick) => self.ledger.pass(Some(tick))?,
                 Intention::Compact(_) => {}
-                other @ (Intention::AskPast | Intention::Ask(DiscoveryRequest::Check { .. })) => {
+                Intention::Know(..) => {}
+                other @ (Intention::AskPast
+                | Intention::Ask(
+                    DiscoveryRequest::Check { .. }
+                    | DiscoveryRequest::Identify { .. }
+                    | DiscoveryRequest::Judge { .. },
+                )) => {
                     return Err(format!("nothing is replayed, but {other:?}"));
                 }
                 Intention::Publish { next, .. } => self.ledger.pass(next)?,
@@ -345,6 +351,8 @@ fn coordinator(stop: Option<u64>) -> Coordinator<Letter, AnyReader> {
         ticks_waiting_max: TICKS_WAITING_MAX,
         reserve_ahead: TICK_INTERVAL * 4,
         snapshot_every: 1,
+        // A split that is assigned again waits for the log.
+        epochs_ahead: 1,
         release_deadline: RELEASE_DEADLINE,
         calm_for: Duration::ZERO,
         ..CoordinatorOptions::new(READERS)

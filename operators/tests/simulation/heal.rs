@@ -54,6 +54,10 @@ impl Simulation {
                 self.world.write(leaf, records);
                 self.wake_fetchers(leaf);
             }
+            Fault::Delete(leaf, records) => {
+                self.world.delete(leaf, records);
+                self.wake_fetchers(leaf);
+            }
             Fault::Grow(leaf) => {
                 self.world.grow(leaf);
                 self.wake_fetchers(leaf);
@@ -167,7 +171,7 @@ impl Simulation {
             story.push("---- no more faults".to_owned());
         }
         self.mood.settle();
-        self.world.heal();
+        self.world.heal(self.case.swarm.losses);
         self.log_slow_until = Duration::ZERO;
         self.healing = Some(Healing {
             looks: 0,

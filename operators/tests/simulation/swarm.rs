@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use timely_splits::coordinator::CoordinatorOptions;
+use timely_splits::loss::{LossPolicies, LossPolicy};
 use timely_splits::reader::ReaderOptions;
 
 use crate::fickle::{Fickle, Mood};
@@ -29,6 +30,7 @@ pub(crate) struct Swarm {
     pub(crate) kept_max: usize,
     pub(crate) prepare: bool,
     pub(crate) prepare_deadline: Duration,
+    pub(crate) epochs_ahead: u64,
     pub(crate) snapshot_every: u32,
     /// Whether the assignor moves splits for no reason while there are faults.
     pub(crate) fickle: bool,
@@ -47,6 +49,9 @@ pub(crate) struct Swarm {
     pub(crate) held_back: u64,
     /// How often the discovery finds only some splits, in percent.
     pub(crate) partial: u64,
+    pub(crate) losses: LossPolicy,
+    pub(crate) identify_every: Option<Duration>,
+    pub(crate) identify_within: Duration,
     /// Whether reading starts at the end of a split, not at its beginning.
     pub(crate) latest: bool,
     /// Whether reading a split stops somewhere.
@@ -80,6 +85,8 @@ impl Swarm {
             kept_max: random.pick(&[1, 3, 1_000, 1_000]),
             prepare: random.chance(30),
             prepare_deadline: random.pick(&[ms(20), ms(300)]),
+            // Drawn apart, so that a seed is the source that it was before there were blocks of epochs.
+            epochs_ahead: Random::of(seed, 6).pick(&[0, 1, 4, 1_000]),
             snapshot_every: random.pick(&[1, 5, 1_000]),
             fickle: random.chance(50),
             crashes_max: random.pick(&[2, 5]),
@@ -94,6 +101,14 @@ impl Swarm {
             held_back: random.pick(&[0, 0, 20]),
             partial: random.pick(&[0, 40]),
             latest: random.chance(20),
+            losses: random.pick(&[
+                LossPolicy::Fail,
+                LossPolicy::Skip,
+                LossPolicy::Restart,
+                LossPolicy::Wait,
+            ]),
+            identify_every: random.pick(&[None, Some(ms(0)), Some(ms(0)), Some(ms(200))]),
+            identify_within: random.pick(&[ms(30), ms(2_000)]),
             trouble: random.pick(&[ms(300), ms(1_000), ms(2_000)]),
             faults: random.pick(&[4, 12, 25]),
             stops: random.chance(25),
@@ -116,7 +131,14 @@ impl Swarm {
             kept_max: self.kept_max,
             prepare: self.prepare,
             prepare_deadline: self.prepare_deadline,
+            epochs_ahead: self.epochs_ahead,
             snapshot_every: self.snapshot_every,
+            identify_every: self.identify_every,
+            identify_within: self.identify_within,
+            losses: LossPolicies {
+                records: self.losses,
+                recreated: self.losses,
+            },
             ..CoordinatorOptions::new(self.readers)
         };
         Settings {
@@ -153,6 +175,8 @@ impl Swarm {
             with(|swarm| swarm.kept_for = Duration::from_secs(1_000_000)),
             with(|swarm| (swarm.partial, swarm.held_back) = (0, 0)),
             with(|swarm| swarm.late = 0),
+            with(|swarm| swarm.losses = LossPolicy::Fail),
+            with(|swarm| swarm.identify_every = None),
             with(|swarm| swarm.link = 0),
             with(|swarm| swarm.log = 0),
             with(|swarm| swarm.discovery = 1),
@@ -160,6 +184,7 @@ impl Swarm {
             with(|swarm| swarm.latest = false),
             with(|swarm| swarm.stops = false),
             with(|swarm| swarm.reserve_ahead = ms(10_000)),
+            with(|swarm| swarm.epochs_ahead = 1_000),
         ]
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
-use timely_splits::split::{Metadata, Split};
+use timely_splits::split::{Loss, Metadata, Split};
 
 /// One leaf of a tree. Trees grow and lose leaves, which only the discovery knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -67,5 +67,10 @@ impl Metadata<Leaf> for Forest {
         let went = self.0.keys().filter(|tree| !next.0.contains_key(tree));
         let came = next.0.keys().filter(|tree| !self.0.contains_key(tree));
         went.chain(came).copied().collect()
+    }
+
+    fn losses(&self, next: &Self) -> Vec<Loss> {
+        let trees = |forest: &Self| forest.0.keys().copied().collect();
+        vec![Loss::between("trees", &trees(self), &trees(next))]
     }
 }

@@ -10,6 +10,7 @@ use timely_splits::binding::{Binding, SplitError};
 use timely_splits::coordinator::Snapshot;
 use timely_splits::epoch::{ReaderId, SplitEpoch};
 use timely_splits::log::LogRecord;
+use timely_splits::loss::Aftermath;
 use timely_splits::split::Split;
 use timely_splits::tick::Tick;
 
@@ -33,7 +34,8 @@ pub(crate) struct Emission<S> {
 ///
 /// * **I2** What is emitted of a split goes on where it ended, over moves and restarts. What was
 ///   emitted at ticks that were not bound before a crash comes again.
-/// * **I3** No emission is of an older assignment than the one before.
+/// * **I3** No emission is of an older assignment than the one before. What a run assigns is above all
+///   that the runs before it assigned, and durably reserved.
 /// * **I7** Nothing is emitted of a split whose start is not durable.
 /// * **I8** A binding is exactly what was emitted at its tick; the ranges of a split join; a snapshot
 ///   has every known split once, where the records say.
@@ -61,6 +63,11 @@ pub(crate) struct History<S: Split> {
     bound: Option<Tick>,
     reserved: Tick,
     opened: Option<Tick>,
+    /// The greatest split epoch that was assigned by the runs before this one, and by this one.
+    assigned_before: SplitEpoch,
+    assigned: SplitEpoch,
+    /// The greatest that may be.
+    reserved_epochs: SplitEpoch,
 }
 
 impl<S: Split<Position = u64>> History<S> {
@@ -79,6 +86,9 @@ impl<S: Split<Position = u64>> History<S> {
             bound: None,
             reserved: Tick::default(),
             opened: None,
+            assigned_before: SplitEpoch::default(),
+            assigned: SplitEpoch::default(),
+            reserved_epochs: SplitEpoch::default(),
         }
     }
 
@@ -176,17 +186,25 @@ impl<S: Split<Position = u64>> History<S> {
             "I8: an error of {} at tick {tick}",
             error.split
         );
-        self.quarantined.insert(error.split.clone());
+        if error.then == Aftermath::Stays {
+            self.quarantined.insert(error.split.clone());
+        }
         self.failed.entry(tick).or_default().push(error);
     }
 
     /// A split is read again.
-    pub(crate) fn assigned(&mut self, split: &S) {
+    pub(crate) fn assigned(&mut self, split: &S, split_epoch: SplitEpoch) {
         let (next, stop) = (self.next.get(split), self.stops.get(split));
         assert!(
             stop.is_none() || next < stop,
             "C28: {split} is assigned at {next:?}, and stops at {stop:?}"
         );
+        let (before, reserved) = (self.assigned_before, self.reserved_epochs);
+        assert!(
+            before < split_epoch && split_epoch <= reserved,
+            "I3: {split} is assigned under #{split_epoch}, expected above #{before} and up to #{reserved}"
+        );
+        self.assigned = self.assigned.max(split_epoch);
         self.quarantined.remove(split);
     }
 
@@ -202,6 +220,9 @@ impl<S: Split<Position = u64>> History<S> {
     pub(crate) fn logged(&mut self, record: &LogRecord<S>) {
         match record {
             LogRecord::Reserved(tick) => self.reserved = self.reserved.max(*tick),
+            LogRecord::ReservedEpochs(epoch) => {
+                self.reserved_epochs = self.reserved_epochs.max(*epoch);
+            }
             LogRecord::Start { split, start, stop } => {
                 match stop {
                     Some(stop) => self.stops.insert(split.clone(), *stop),
@@ -244,7 +265,17 @@ impl<S: Split<Position = u64>> History<S> {
             self.reserved
         );
         self.bound = Some(tick);
-        let emitted = self.emitted.remove(&tick).unwrap_or_default();
+        let mut emitted = self.emitted.remove(&tick).unwrap_or_default();
+        for error in self.failed.get(&tick).into_iter().flatten() {
+            let Aftermath::Skipped(to) = error.then else {
+                continue;
+            };
+            // It is the end of what was emitted, and what comes next comes after it.
+            let range = emitted.entry(error.split.clone());
+            range.or_insert((error.position, to)).1 = to;
+            let next = self.next.insert(error.split.clone(), to);
+            assert_eq!(next, Some(error.position), "I2: {} skips", error.split);
+        }
         let mut bound = BTreeMap::new();
         for range in &binding.ranges {
             let before = bound.insert(range.split.clone(), (range.from, range.to));
@@ -266,7 +297,8 @@ impl<S: Split<Position = u64>> History<S> {
         let mut failed = self.failed.remove(&tick).unwrap_or_default();
         failed.sort();
         assert_eq!(binding.errors, failed, "I8: the errors of tick {tick}");
-        for SplitError { split, .. } in failed {
+        let stays = |error: &SplitError<S>| error.then == Aftermath::Stays;
+        for SplitError { split, .. } in failed.into_iter().filter(stays) {
             let readmitted = self.readmitted.remove(&split);
             if !readmitted || self.quarantined.contains(&split) {
                 self.durably_quarantined.insert(split);
@@ -297,9 +329,9 @@ impl<S: Split<Position = u64>> History<S> {
             "I8: a snapshot has what is paused"
         );
         assert_eq!(
-            (snapshot.bound, snapshot.reserved),
-            (self.bound, self.reserved),
-            "I8: a snapshot has the ticks of the log"
+            (snapshot.bound, snapshot.reserved, snapshot.split_epochs),
+            (self.bound, self.reserved, self.reserved_epochs),
+            "I8: a snapshot has the ticks and the split epochs of the log"
         );
     }
 
@@ -310,6 +342,6 @@ impl<S: Split<Position = u64>> History<S> {
         self.emitted.clear();
         self.failed.clear();
         self.readmitted.clear();
-        self.epochs.clear();
+        self.assigned_before = self.assigned;
     }
 }

@@ -16,6 +16,7 @@ use timely_splits::fetcher::{
 };
 use timely_splits::health::FailureKind;
 use timely_splits::log::BindingLog;
+use timely_splits::loss::Remains;
 use timely_splits::source::Reading;
 use timely_splits::wake::Waker;
 
@@ -72,6 +73,11 @@ impl World {
         let mut world = self.0.lock().unwrap();
         world.broken.insert(Letter(letter), kind);
         world.wake();
+    }
+
+    /// Nothing that was broken and not found to be is broken any more.
+    pub(crate) fn mend(&self) {
+        self.0.lock().unwrap().broken.clear();
     }
 
     /// Brings so many records in one piece from here on.
@@ -144,6 +150,23 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                     .map(|split| FoundSplit::new(split, ()));
                 let splits = found.collect();
                 DiscoveryEvent::Found { epoch, splits }
+            }
+            DiscoveryRequest::Identify { request, splits } => {
+                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                DiscoveryEvent::Identified { request, splits }
+            }
+            DiscoveryRequest::Judge { request, split } => {
+                let world = self.world.0.lock().unwrap();
+                let remains = Remains {
+                    identity: Some(()),
+                    first: world.gone_before.get(&split).copied().unwrap_or(0),
+                    end: world.ends.get(&split).copied().unwrap_or(0),
+                };
+                DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                }
             }
             DiscoveryRequest::Check {
                 request,

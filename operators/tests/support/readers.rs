@@ -106,6 +106,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     Intention::Tell(event) => self.told.push(event),
                     Intention::Compact(_)
                     | Intention::AskPast
+                    | Intention::Know(..)
                     | Intention::Open(_)
                     | Intention::Publish { .. } => {}
                 }
@@ -126,6 +127,9 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     splits.reverse();
                 }
                 DiscoveryEvent::Found { epoch, splits }
+            }
+            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost")
             }
             DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                 request,
@@ -181,6 +185,8 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
             | Directive::Durable(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
+            | Directive::Emit(_)
             | Directive::Reject { .. } => {}
         }
     }

@@ -4,8 +4,9 @@ use timely_splits::epoch::{MetadataEpoch, RequestId};
 
 use super::*;
 use crate::discovery::CommitOffsets;
-use crate::discovery::inbox::TopicRules;
-use crate::model::{KafkaPosition, KafkaSplit, Offset, Partition, StartRules};
+use crate::discovery::inbox::{TopicRules, WantedStart, Wanting};
+use crate::discovery::resolve::Rules;
+use crate::model::{KafkaPosition, Offset, Partition, StartAt, StartRules, StopAt};
 
 /// That of cluster `east`, without a thread.
 fn asker(committing: Option<Committing>) -> Asker {

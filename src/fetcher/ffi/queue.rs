@@ -88,6 +88,12 @@ impl NativeQueue {
         self.raw.as_ptr()
     }
 
+    /// Whether nothing is on the queue.
+    pub(crate) fn is_empty(&self) -> bool {
+        // SAFETY: the queue is alive.
+        unsafe { sys::rd_kafka_queue_length(self.raw()) == 0 }
+    }
+
     /// The client of the queue.
     pub(crate) fn client(&self) -> &Arc<NativeClient> {
         &self.client

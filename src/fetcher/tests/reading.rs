@@ -3,6 +3,7 @@
 use rdkafka::message::{Header, OwnedHeaders};
 use timely_splits::fetcher::DownCause;
 use timely_splits::health::FailureKind;
+use timely_splits::loss::LossCause;
 use timely_splits::wake::Waker;
 
 use super::*;
@@ -142,7 +143,7 @@ fn a_position_that_is_out_of_range_is_definite_and_a_good_one_is_read_after_it()
 
     assert_eq!(
         worker.downs[0].cause,
-        DownCause::Failed(FailureKind::Definite)
+        DownCause::Lost(LossCause::OutOfRange)
     );
     assert_eq!(worker.downs[0].split_epoch, SplitEpoch(1));
     assert!(
@@ -221,7 +222,7 @@ fn the_lag_is_what_is_between_a_position_and_the_high_watermark() {
     worker.assign(&read, 1, at(0));
     worker.until("all records", |worker| worker.count(&read) == 10);
 
-    let lag = |split, offset| worker.fetcher.lag(split, &at(offset));
+    let mut lag = |split, offset| worker.fetcher.lag(split, &at(offset));
     assert_eq!(before, None);
     assert_eq!(lag(&read, 3), Some(7));
     assert_eq!(lag(&read, 10), Some(0));

@@ -6,6 +6,7 @@
 //! and makes the metadata.
 
 mod json;
+mod losses;
 mod starts;
 mod stops;
 mod toml;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::losses::LOSSES;
 use super::stops::STOP;
 use super::walk::{Walk, join, listed};
 use super::{Entry, Node, Value};
@@ -54,7 +55,8 @@ pub(super) fn is_rule(entry: &Entry) -> bool {
         Value::Map { entries, .. } => entries.iter().any(|field| field.key == "topics"),
         _ => false,
     };
-    (RULES.contains(&entry.key.as_str()) || entry.key == STOP) && !has_topics
+    let names = RULES.iter().chain(&LOSSES).chain([&STOP]);
+    names.into_iter().any(|name| *name == entry.key) && !has_topics
 }
 
 impl Walk<'_> {

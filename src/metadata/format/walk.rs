@@ -264,6 +264,7 @@ impl Walk<'_> {
         let (rules, clusters): (Vec<_>, Vec<_>) = entries.into_iter().partition(|one| is_rule(one));
         stream.starts = self.starts(&rules, field);
         stream.stop = self.stop(&rules, field);
+        stream.losses = self.losses(&rules, field);
         for read in clusters {
             let field = join(field, &read.key);
             let topics = self.topics(read, &field);

@@ -7,7 +7,7 @@
 //! - [`Plan`]: how the source is configured, in words that cross to another process.
 //! - [`Run`]: a running source; [`child`] is the hidden mode of a test binary that runs a part of it.
 //! - [`Observed`]: what all workers saw, and a way to wait for it.
-//! - [`assert_exact`]: what must be true at the end.
+//! - [`assert_exact`], [`assert_exact_but_for_holes`]: what must be true at the end.
 //! - [`shared`], [`undisturbed`], [`offsets`]: the scenarios that run on all kinds of clusters.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part of it")]
@@ -31,7 +31,7 @@ pub(crate) mod world;
 use libtest_mimic::Arguments;
 
 pub(crate) use brokers::{Brokers, Embedded};
-pub(crate) use exactly::assert_exact;
+pub(crate) use exactly::{assert_exact, assert_exact_but_for_holes};
 pub(crate) use observed::{Output, State};
 pub(crate) use plan::{Backend, GoingOn, Plan, Service, Streams};
 pub(crate) use run::Run;

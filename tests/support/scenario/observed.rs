@@ -198,6 +198,40 @@ impl State {
         .count()
     }
 
+    /// Where the last binding of a split that has one ends.
+    pub(crate) fn bound_to(&self, cluster: &str, topic: &str, partition: i32) -> Option<u64> {
+        let ranges = self.bindings.iter().rev();
+        let mut ranges = ranges.flat_map(|(_, binding)| &binding.ranges);
+        let range = ranges.find(|range| {
+            let split = &range.split;
+            let name = (split.cluster.as_str(), split.topic.as_str());
+            name == (cluster, topic) && split.partition.0 == partition
+        })?;
+        Some(range.to.next.get())
+    }
+
+    /// The worker to which each split was assigned last.
+    pub(crate) fn owners(&self) -> BTreeMap<&str, &str> {
+        let lines = self.told.iter().map(|(_, line)| line.as_str());
+        let assigned = lines.filter_map(|line| {
+            let (split, rest) = line.split_once(": assigned to worker ")?;
+            let (worker, _) = rest.split_once(' ')?;
+            Some((split, worker))
+        });
+        assigned.collect()
+    }
+
+    /// Whether so many splits are assigned, to each worker as many as to any other or one less.
+    pub(crate) fn balanced(&self, splits: usize) -> bool {
+        let owners = self.owners();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for worker in owners.values() {
+            *counts.entry(worker).or_default() += 1;
+        }
+        owners.len() == splits
+            && splits.div_ceil(self.workers) >= counts.values().copied().max().unwrap_or(0)
+    }
+
     /// Whether somebody said, about a subject of this name, what has all of `words` in it.
     pub(crate) fn said(&self, subject: &str, words: &[&str]) -> bool {
         self.health.iter().any(|health| {

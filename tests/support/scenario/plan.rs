@@ -8,7 +8,7 @@ use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataService, Subscription,
 };
 use timely_kafka::model::{ClientProperties, StartAt, StopAt};
-use timely_kafka::{BuildError, CommitOffsets, KafkaSource, Resume, Tick};
+use timely_kafka::{BuildError, CommitOffsets, KafkaSource, LossRules, Resume, Tick};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
 
@@ -90,6 +90,7 @@ pub(crate) struct Plan {
     pub(crate) late_readers: bool,
     /// The group to which offsets are committed, and how often, if they are.
     pub(crate) commits: Option<(String, Duration)>,
+    pub(crate) losses: LossRules,
 }
 
 impl Plan {
@@ -111,6 +112,7 @@ impl Plan {
             going_on: GoingOn::After,
             late_readers: false,
             commits: None,
+            losses: LossRules::default(),
         }
     }
 
@@ -145,6 +147,7 @@ impl Plan {
             .subscribe(subscription)
             .start(self.start.clone())
             .stop(self.stop.clone())
+            .losses(self.losses)
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)

@@ -106,6 +106,14 @@ impl Run {
         }
     }
 
+    /// Ends the processes of a source that cannot end in order.
+    pub(crate) fn abandon(self) {
+        for process in self.processes() {
+            process.kill();
+            process.await_end(END_MAX);
+        }
+    }
+
     /// Stops the source, in the last process if there are several, and waits until all has ended.
     pub(crate) fn end(mut self) -> Arc<Observed> {
         match &mut self.backend {

@@ -30,6 +30,10 @@ pub(super) struct Driver<R: DiscoveryRig> {
     pub(super) resolved: BTreeMap<RequestId, <R::Split as Split>::Position>,
     /// What was said of each check.
     pub(super) checked: BTreeMap<RequestId, Vec<SplitRange<R::Split>>>,
+    /// Of which splits each request to identify was answered.
+    pub(super) identified: BTreeMap<RequestId, BTreeSet<R::Split>>,
+    /// How often each request to judge was answered.
+    pub(super) judged: BTreeMap<RequestId, usize>,
     /// How many lines of health were said.
     pub(super) health: usize,
 }
@@ -53,6 +57,8 @@ impl<R: DiscoveryRig> Driver<R> {
             requested: BTreeMap::new(),
             resolved: BTreeMap::new(),
             checked: BTreeMap::new(),
+            identified: BTreeMap::new(),
+            judged: BTreeMap::new(),
             health: 0,
         }
     }
@@ -88,6 +94,16 @@ impl<R: DiscoveryRig> Driver<R> {
 
     pub(super) fn check(&mut self, request: RequestId, ranges: Vec<SplitRange<R::Split>>) {
         self.request(DiscoveryRequest::Check { request, ranges });
+    }
+
+    pub(super) fn identify(&mut self, request: RequestId, splits: Vec<R::Split>) {
+        self.request(DiscoveryRequest::Identify { request, splits });
+    }
+
+    pub(super) fn judge(&mut self, request: RequestId, split: &R::Split) {
+        self.requested.insert(request, split.clone());
+        let split = split.clone();
+        self.request(DiscoveryRequest::Judge { request, split });
     }
 
     fn request(&mut self, request: DiscoveryRequest<R::Split>) -> Duration {
@@ -178,6 +194,8 @@ impl<R: DiscoveryRig> Driver<R> {
             self.drain()?;
             self.bell.wait(self.patience() / 20);
         }
+        // The bell may have been rung, and is not rung again as long as nobody polls.
+        self.drain()?;
         Ok(())
     }
 
@@ -190,7 +208,9 @@ impl<R: DiscoveryRig> Driver<R> {
         match event {
             DiscoveryEvent::Metadata(metadata) => self.told = Some(metadata),
             DiscoveryEvent::Health(_) => self.health += 1,
-            DiscoveryEvent::MetadataFailed => {}
+            DiscoveryEvent::MetadataFailed
+            | DiscoveryEvent::MetadataRepeated
+            | DiscoveryEvent::MetadataSettled => {}
             DiscoveryEvent::Found { epoch, splits } => {
                 for found in splits {
                     self.listed("found", epoch, &found.split)?;
@@ -214,6 +234,26 @@ impl<R: DiscoveryRig> Driver<R> {
                 ensure("D11", !twice, || {
                     format!("check {request} was answered twice")
                 })?;
+            }
+            DiscoveryEvent::Identified { request, splits } => {
+                let splits = splits.into_iter().map(|(split, _)| split);
+                self.identified.entry(request).or_default().extend(splits);
+            }
+            DiscoveryEvent::Judged {
+                request,
+                split,
+                remains,
+            } => {
+                ensure("D13", self.requested.get(&request) == Some(&split), || {
+                    format!("request {request} was answered for {split}, and was not about it")
+                })?;
+                ensure("D13", remains.first <= remains.end, || {
+                    format!(
+                        "{split} begins at {} and ends at {}",
+                        remains.first, remains.end
+                    )
+                })?;
+                *self.judged.entry(request).or_default() += 1;
             }
             DiscoveryEvent::Resolved {
                 request,

@@ -65,7 +65,7 @@ pub trait DiscoveryRig: 'static {
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 12] = [
+pub(super) const OBLIGATIONS: [Obligation; 14] = [
     Obligation {
         number: "D1",
         sentence: "Never blocks: both methods return at once",
@@ -113,12 +113,20 @@ pub(super) const OBLIGATIONS: [Obligation; 12] = [
     },
     Obligation {
         number: "D12",
+        sentence: "Identifies: each split of a request is answered with its number",
+    },
+    Obligation {
+        number: "D13",
+        sentence: "Judges: a request is answered once, with its number and its split",
+    },
+    Obligation {
+        number: "D14",
         sentence: "Knows when it has found all: it says so then, and not while something is not known",
     },
 ];
 
 pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
-    let checks: [Check<R>; 12] = [
+    let checks: [Check<R>; 14] = [
         checks::never_blocks,
         checks::wakes,
         checks::tells_the_metadata,
@@ -130,6 +138,8 @@ pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
         checks::notices_what_is_gone,
         checks::bounded,
         checks::checks_ranges,
+        checks::identifies,
+        checks::judges,
         checks::knows_when_it_has_found_all,
     ];
     Suite {

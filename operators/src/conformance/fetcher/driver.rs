@@ -99,8 +99,8 @@ impl<R: FetcherRig> Driver<R> {
         self.context.kit.patience
     }
 
-    pub(super) fn fetcher(&self) -> &R::Fetcher {
-        &self.fetcher
+    pub(super) fn fetcher(&mut self) -> &mut R::Fetcher {
+        &mut self.fetcher
     }
 
     /// Has the fetcher cut a batch, and says which records are in each part.

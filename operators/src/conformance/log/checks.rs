@@ -5,8 +5,9 @@ use crate::binding::{Binding, SplitError, SplitRange};
 use crate::conformance::report::{Breach, Checked, Done, ensure};
 use crate::conformance::run::Context;
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
-use crate::epoch::{Incarnation, LogSequence, MetadataEpoch};
+use crate::epoch::{Incarnation, LogSequence, MetadataEpoch, SplitEpoch};
 use crate::log::{Appended, BindingLog, LogError, LogRecord, SnapshotAt};
+use crate::loss::Aftermath;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -60,6 +61,7 @@ impl<R: LogRig> Driver<R> {
         let error = SplitError {
             split: split.clone(),
             position: to.clone(),
+            then: Aftermath::Stays,
             message: format!("\"{to}\"\n\0 is no position"),
         };
         let binding = Binding {
@@ -84,6 +86,7 @@ impl<R: LogRig> Driver<R> {
             },
             LogRecord::AllFound,
             LogRecord::Reserved(Tick(u64::MAX - 1_000 + self.next)),
+            LogRecord::ReservedEpochs(SplitEpoch(u64::MAX - 1_000 + self.next)),
             LogRecord::Binding(binding),
             LogRecord::Readmitted(split.clone()),
             LogRecord::Paused(split.clone()),
@@ -139,6 +142,7 @@ impl<R: LogRig> Driver<R> {
                 unlisted_since: None,
                 stop: Some(self.rig.position(self.next + 1)),
             }],
+            split_epochs: SplitEpoch(self.next),
             rewound: false,
             all_found: false,
         }

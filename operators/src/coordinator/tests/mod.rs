@@ -6,6 +6,8 @@
 )]
 
 mod bounded;
+mod epochs;
+mod losses;
 mod resume;
 mod waits;
 
@@ -15,6 +17,7 @@ use crate::binding::{SplitError, SplitRange};
 use crate::discovery::FoundSplit;
 use crate::epoch::SplitEpoch;
 use crate::letters::{Letter, Letters};
+use crate::loss::Aftermath;
 use crate::protocol::{Assignment, Command, Moved, ReleaseReason};
 use crate::resume::Resume;
 
@@ -100,6 +103,10 @@ impl Driven {
                                 .map(|split| FoundSplit::new(*split, ()))
                                 .collect(),
                         },
+                        // Tests answer themselves what this is about.
+                        DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                            continue;
+                        }
                         DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                             request,
                             lost: Vec::new(),
@@ -124,7 +131,10 @@ impl Driven {
                 }
                 Intention::Publish { binding, next } => self.published.push((binding, next)),
                 Intention::Tell(event) => self.told.push(event),
-                Intention::Compact(_) | Intention::AskPast | Intention::Open(_) => {}
+                Intention::Compact(_)
+                | Intention::AskPast
+                | Intention::Know(..)
+                | Intention::Open(_) => {}
             }
         }
     }
@@ -196,6 +206,14 @@ fn hello(reader: usize, configuration: u64) -> Report<Letter> {
     }
 }
 
+/// A reader of splits of any kind.
+fn hello_of<S: Split>(reader: usize) -> Report<S> {
+    Report::Hello {
+        reader: ReaderProfile::new(ReaderId(reader)),
+        configuration: Configuration::new(),
+    }
+}
+
 fn range(split: char, split_epoch: u64, from: u64, to: u64) -> Moved<Letter> {
     let split = Letter(split);
     Moved {
@@ -240,7 +258,7 @@ fn an_answer_before_the_log_is_open_starts_no_split_anew() {
     driven.coordinator.handle_opened(&before.log, driven.now);
     driven.carry_out();
 
-    assert_eq!(driven.moves(), ["0: assign a#1 at 13"]);
+    assert_eq!(driven.moves(), ["0: assign a#1001 at 13"]);
     let starts = |record: &LogRecord<_>| matches!(record, LogRecord::Start { .. });
     assert!(!driven.log.iter().any(starts));
 }
@@ -473,6 +491,7 @@ fn a_split_that_is_readmitted_before_its_failure_is_bound_stays_readmitted() {
         split: Letter('a'),
         position: 10,
         message: "gone".to_owned(),
+        then: Aftermath::Stays,
     };
 
     driven.report(Report::Closed {

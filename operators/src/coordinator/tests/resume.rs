@@ -3,7 +3,7 @@
 use super::*;
 
 /// A log of ticks in which `a` was read from 10 on, three records a tick, and `b` since the second.
-fn log_of_three_ticks() -> (Vec<LogRecord<Letter>>, Vec<Tick>) {
+pub(super) fn log_of_three_ticks() -> (Vec<LogRecord<Letter>>, Vec<Tick>) {
     let mut driven = Driven::start(1);
     driven.metadata("a");
     driven.tick(vec![range('a', 1, 10, 13)]);
@@ -15,7 +15,7 @@ fn log_of_three_ticks() -> (Vec<LogRecord<Letter>>, Vec<Tick>) {
 }
 
 /// A run that goes on after `log`, at a later time, with all readers and metadata there.
-fn resumed(log: &[LogRecord<Letter>], resume: Resume) -> Driven {
+pub(super) fn resumed(log: &[LogRecord<Letter>], resume: Resume) -> Driven {
     let mut driven = Driven::resuming(1, resume);
     driven.now += Duration::from_secs(60);
     driven.coordinator.handle_opened(log, driven.now);
@@ -41,7 +41,7 @@ fn at_a_tick_reading_goes_on_after_it_and_what_was_bound_later_is_void() {
 
     assert_eq!(
         driven.moves(),
-        ["0: assign a#1 at 13", "0: assign b#1 at 10"]
+        ["0: assign a#1001 at 13", "0: assign b#1001 at 10"]
     );
     driven.tick(vec![range('a', 1, 13, 14)]);
     assert!(driven.published[0].0.tick > ticks[2]);
@@ -49,7 +49,7 @@ fn at_a_tick_reading_goes_on_after_it_and_what_was_bound_later_is_void() {
     let mut after = resumed(&all, Resume::Continue);
     assert_eq!(
         after.moves(),
-        ["0: assign a#1 at 14", "0: assign b#1 at 10"]
+        ["0: assign a#2001 at 14", "0: assign b#2001 at 10"]
     );
 }
 
@@ -88,7 +88,7 @@ fn at_a_tick_between_two_is_at_the_one_before() {
 
     assert_eq!(
         driven.moves(),
-        ["0: assign a#1 at 16", "0: assign b#1 at 11"]
+        ["0: assign a#1001 at 16", "0: assign b#1001 at 11"]
     );
 }
 
@@ -100,7 +100,7 @@ fn at_a_tick_before_all_is_at_the_recorded_starts() {
 
     assert_eq!(
         driven.moves(),
-        ["0: assign a#1 at 10", "0: assign b#1 at 10"]
+        ["0: assign a#1001 at 10", "0: assign b#1001 at 10"]
     );
     let asked = |request: &DiscoveryRequest<_>| matches!(request, DiscoveryRequest::Resolve { .. });
     assert!(!driven.asked.iter().any(asked));
@@ -119,7 +119,7 @@ fn a_run_can_go_back_behind_one_that_went_back() {
 
     assert_eq!(
         driven.moves(),
-        ["0: assign a#1 at 13", "0: assign b#1 at 10"]
+        ["0: assign a#2001 at 13", "0: assign b#2001 at 10"]
     );
 }
 
@@ -156,7 +156,7 @@ fn a_tick_before_a_log_that_was_compacted_is_refused() {
 
     assert!(complaint(&early).contains("older than the log"));
     assert_eq!(early.moves(), [""; 0]);
-    assert_eq!(at.moves()[0], "0: assign a#1 at 13");
+    assert_eq!(at.moves()[0], "0: assign a#1001 at 13");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_fresh_source_asks_again_where_splits_start_and_opens_later_ticks_only() {
 
     assert_eq!(
         driven.moves(),
-        ["0: assign a#1 at 10", "0: assign b#1 at 10"]
+        ["0: assign a#1001 at 10", "0: assign b#1001 at 10"]
     );
     let asked =
         |request: &&DiscoveryRequest<_>| matches!(request, DiscoveryRequest::Resolve { .. });
@@ -176,7 +176,7 @@ fn a_fresh_source_asks_again_where_splits_start_and_opens_later_ticks_only() {
     assert!(driven.published[0].0.tick > ticks[2]);
     let all = [log, driven.log].concat();
     let mut after = resumed(&all, Resume::Continue);
-    assert_eq!(after.moves()[0], "0: assign a#1 at 11");
+    assert_eq!(after.moves()[0], "0: assign a#2001 at 11");
 }
 
 /// A log that answers the incarnation and dies right after it.
@@ -194,8 +194,34 @@ fn a_run_that_went_back_and_ended_before_it_said_so_changed_nothing() {
 
     assert_eq!(
         after.moves(),
-        ["0: assign a#1 at 19", "0: assign b#1 at 11"]
+        ["0: assign a#1001 at 19", "0: assign b#1001 at 11"]
     );
+}
+
+/// What starts anew was recorded before the log said that what it had is void, if the discovery was faster
+/// than the last reader. A crash in between left a log in which splits start twice, which no run took.
+#[test]
+fn a_fresh_run_that_ends_at_any_record_leaves_a_log_that_is_read() {
+    let (log, _) = log_of_three_ticks();
+    let mut driven = Driven::resuming(1, Resume::Fresh);
+    driven.now += Duration::from_secs(60);
+    driven.coordinator.handle_opened(&log, driven.now);
+    driven.carry_out();
+    driven.metadata("ab");
+    driven.report(hello(0, 7));
+    assert_eq!(driven.moves().len(), 2);
+
+    for written in 0..=driven.log.len() {
+        let all = [&log[..], &driven.log[..written]].concat();
+
+        for resume in [Resume::Continue, Resume::Fresh, Resume::At(Tick(0))] {
+            let restored = Restored::of(&all, resume);
+            assert!(
+                restored.is_ok(),
+                "{resume}, {written} records: {restored:?}"
+            );
+        }
+    }
 }
 
 /// How long a position is kept counts from when its split was not listed any more, whatever runs

@@ -17,13 +17,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use self::files::{Files, LocalFiles};
 use self::open::Open;
 use self::segment::SegmentError;
 use super::extent::Retention;
 use super::outline::Outline;
-use super::{Appended, BindingLog, LogError, LogExtent, LogRecord, Stored, frame, record};
+use super::{Appended, BindingLog, LogError, LogExtent, LogRecord, Stored, error, frame, record};
 use crate::epoch::{Incarnation, LogSequence};
 use crate::split::Split;
 use crate::tick::Tick;
@@ -86,11 +87,7 @@ impl<S> LocalLog<S> {
     }
 
     fn error(&self, message: impl Display) -> LogError {
-        LogError {
-            name: self.folder.display().to_string(),
-            message: message.to_string(),
-            source: None,
-        }
+        LogError::definite(self.folder.display().to_string(), message.to_string())
     }
 
     fn failed(&self, doing: &str) -> impl FnOnce(io::Error) -> LogError + use<S> {
@@ -99,6 +96,7 @@ impl<S> LocalLog<S> {
         move |error| LogError {
             name,
             message: format!("{message}: {error}"),
+            kind: error::kind_of(&error),
             source: Some(Box::new(error)),
         }
     }
@@ -116,7 +114,10 @@ impl<S> LocalLog<S> {
             .map_err(self.failed("opening the lock"))?;
         let this = format!("process {}", std::process::id());
         let mut looks = 0;
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if error != Errno::WOULDBLOCK {
+                return Err(self.failed("locking")(error.into()));
+            }
             let mut holder = String::new();
             // Who holds it is a courtesy: that somebody does is known without.
             let read = (file.rewind()).and_then(|()| file.read_to_string(&mut holder));
@@ -146,7 +147,11 @@ impl<S> LocalLog<S> {
 
     fn broken(&self, path: &Path, error: &SegmentError) -> LogError {
         let file = path.file_name().unwrap_or_default().display();
-        self.error(format!("file {file}: {error}"))
+        let mut broken = self.error(format!("file {file}: {error}"));
+        if let SegmentError::Io(error) = error {
+            broken.kind = error::kind_of(error);
+        }
+        broken
     }
 }
 

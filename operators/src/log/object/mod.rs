@@ -89,11 +89,7 @@ impl<S> ObjectLog<S> {
     /// If the variables or the address, as in `s3://bucket/prefix`, are not understood.
     #[cfg(feature = "s3")]
     pub fn in_s3(url: &str) -> Result<Self, LogError> {
-        let wrong = |error: String| LogError {
-            name: url.to_owned(),
-            message: error,
-            source: None,
-        };
+        let wrong = |error: String| LogError::definite(url, error);
         let Some((bucket, prefix)) = (url.strip_prefix("s3://"))
             .map(|rest| rest.split_once('/').unwrap_or((rest, "")))
             .filter(|(bucket, _)| !bucket.is_empty())
@@ -153,7 +149,7 @@ impl<S> ObjectLog<S> {
             Place::Store(store, prefix) => (Arc::clone(store), prefix.clone()),
             Place::Folder(folder) => {
                 let made = std::fs::create_dir_all(folder);
-                made.map_err(|error| self.error(format!("making the folder failed: {error}")))?;
+                made.map_err(|error| self.failed("making the folder")(error.into()))?;
                 let store = LocalFileSystem::new_with_prefix(folder);
                 let store =
                     store.map_err(|error| self.failed("opening the folder")(error.into()))?;
@@ -162,15 +158,11 @@ impl<S> ObjectLog<S> {
             }
         };
         Objects::new(store, prefix, self.time_limit)
-            .map_err(|error| self.error(format!("a runtime cannot be had: {error}")))
+            .map_err(|error| self.failed("making a runtime")(error.into()))
     }
 
     fn error(&self, message: impl Display) -> LogError {
-        LogError {
-            name: self.name.clone(),
-            message: message.to_string(),
-            source: None,
-        }
+        LogError::definite(&self.name, message.to_string())
     }
 
     fn failed(&self, doing: &str) -> impl FnOnce(StoreError) -> LogError + use<S> {
@@ -179,6 +171,7 @@ impl<S> ObjectLog<S> {
         move |error| LogError {
             name,
             message: format!("{message}: {error}"),
+            kind: error.kind(),
             source: Some(Box::new(error)),
         }
     }

@@ -1,6 +1,7 @@
 //! The objects of a log: how they are named, and how they are read and written from a thread.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use tokio::runtime::Runtime;
 
 use crate::epoch::LogSequence;
+use crate::health::FailureKind;
+use crate::log::error;
 use crate::log::extent::SnapshotAt;
 use crate::tick::Tick;
 
@@ -18,6 +21,24 @@ pub(super) const FOLDER: u64 = 1_000;
 
 /// How many objects are read or deleted at the same time.
 pub(super) const PARALLEL: usize = 32;
+
+/// What the store in a folder calls itself in its errors.
+const FILES: &str = "LocalFileSystem";
+
+/// The codes by which a store that speaks the protocol of S3 says that it was asked by the wrong one, or
+/// for what it does not have. In the answer to a listing nothing else tells.
+const REFUSALS: [&str; 10] = [
+    "AccessDenied",
+    "AllAccessDisabled",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "InvalidAccessKeyId",
+    "InvalidBucketName",
+    "InvalidToken",
+    "NoSuchBucket",
+    "PermanentRedirect",
+    "SignatureDoesNotMatch",
+];
 
 /// A place from which reading can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +56,8 @@ pub(super) struct Start {
 pub(super) enum StoreError {
     #[error(transparent)]
     Store(#[from] Error),
+    #[error(transparent)]
+    System(#[from] io::Error),
     #[error("no answer within {0:?}")]
     Late(Duration),
     #[error("an object is named {0:?}, which is no name that this version gives")]
@@ -55,6 +78,35 @@ impl StoreError {
             self,
             Self::Store(Error::NotSupported { .. } | Error::NotImplemented { .. })
         )
+    }
+
+    /// Whether it may pass: what the store itself does not name as a refusal does.
+    pub(super) fn kind(&self) -> FailureKind {
+        match self {
+            Self::System(error) => error::kind_of(error),
+            Self::Late(_) => FailureKind::Transient,
+            Self::Name(_) => FailureKind::Definite,
+            Self::Store(Error::Generic {
+                store: FILES,
+                source,
+            }) => error::kind_behind(&**source),
+            Self::Store(Error::Generic { source, .. }) => {
+                let words = source.to_string();
+                let refused = REFUSALS.iter().any(|code| {
+                    // The code is an element of the answer, which the words end with.
+                    words.contains(&format!("<Code>{code}</Code>"))
+                });
+                if refused {
+                    FailureKind::Definite
+                } else {
+                    FailureKind::Transient
+                }
+            }
+            Self::Store(
+                Error::JoinError { .. } | Error::AlreadyExists { .. } | Error::Precondition { .. },
+            ) => FailureKind::Transient,
+            Self::Store(_) => FailureKind::Definite,
+        }
     }
 
     /// Whether a write that failed like this was certainly refused.
@@ -86,7 +138,7 @@ impl Objects {
         store: Arc<dyn ObjectStore>,
         prefix: Path,
         time_limit: Duration,
-    ) -> std::io::Result<Self> {
+    ) -> io::Result<Self> {
         Ok(Self {
             store,
             prefix,
@@ -284,4 +336,68 @@ fn start(name: &str) -> Option<Start> {
         sequence,
         snapshot,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(
+        store: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> StoreError {
+        let source = source.into();
+        StoreError::Store(Error::Generic { store, source })
+    }
+
+    #[test]
+    fn what_a_store_refuses_is_definite_and_what_else_fails_may_pass() {
+        let answer = |code: &str| {
+            let words = format!("status code: 403 Forbidden: <Error><Code>{code}</Code></Error>");
+            generic("S3", words)
+        };
+        for code in REFUSALS {
+            assert_eq!(answer(code).kind(), FailureKind::Definite, "{code}");
+        }
+        let denied = Error::PermissionDenied {
+            path: "records".to_owned(),
+            source: "it is denied".into(),
+        };
+        assert_eq!(StoreError::Store(denied).kind(), FailureKind::Definite);
+        for passes in [
+            answer("SlowDown"),
+            answer("InternalError"),
+            generic("S3", "connection refused"),
+            StoreError::Late(Duration::from_secs(30)),
+        ] {
+            assert_eq!(passes.kind(), FailureKind::Transient, "{passes}");
+        }
+    }
+
+    #[test]
+    fn a_folder_fails_as_its_disk_does() {
+        let errno = |errno| generic(FILES, io::Error::from_raw_os_error(errno));
+        // EACCES and EIO
+        assert_eq!(errno(13).kind(), FailureKind::Definite);
+        assert_eq!(errno(5).kind(), FailureKind::Transient);
+    }
+
+    /// The name by which errors of a folder are known is the store's own.
+    #[test]
+    fn the_store_in_a_folder_calls_itself_as_expected() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("file");
+        std::fs::write(&place, "a file, and no folder").unwrap();
+        let store = object_store::local::LocalFileSystem::new_with_prefix(folder.path()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let below = Path::from("file/below");
+        let put = store.put(&below, "bytes".into());
+        let error = runtime.block_on(put).unwrap_err();
+        assert!(
+            matches!(error, Error::Generic { store: FILES, .. }),
+            "{error:?}"
+        );
+    }
 }

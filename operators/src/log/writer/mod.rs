@@ -4,22 +4,38 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, after, bounded, select};
+use crossbeam_channel::{Receiver, Sender, TrySendError, after, bounded, select};
 
 use super::past::Past;
 use super::{Appended, BindingLog, LogError, LogRecord, READ_RECORDS};
 use crate::binding::Binding;
 use crate::coordinator::{Restoration, RestoreError, Restored};
 use crate::epoch::{Incarnation, LogSequence};
+use crate::health::FailureKind;
 use crate::resume::Resume;
 use crate::split::Split;
 use crate::tick::Tick;
 use crate::wake::Waker;
 
-/// How long the writer waits before it tries a failed append again, at first and at most.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// How long the writer waits before it tries again what has failed.
+struct Patience {
+    first: Duration,
+    most: Duration,
+    /// Answers after a time.
+    timer: Box<dyn Fn(Duration) -> Receiver<Instant> + Send>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(50),
+            most: Duration::from_secs(2),
+            timer: Box::new(after),
+        }
+    }
+}
 
 /// Events that wait to be polled, at most: the thread sends one an append and one a failure, and
 /// waits when nobody polls.
@@ -70,14 +86,14 @@ impl<S: Split> LogWriter<S> {
         resume: Resume,
         waker: Waker,
     ) -> std::io::Result<Self> {
-        Self::start_patient(log, resume, waker, BACKOFF)
+        Self::start_patient(log, resume, waker, Patience::default())
     }
 
     fn start_patient(
         log: Box<dyn BindingLog<S>>,
         resume: Resume,
         waker: Waker,
-        backoff: (Duration, Duration),
+        patience: Patience,
     ) -> std::io::Result<Self> {
         let (appends, append_receiver) = bounded(1);
         let (event_sender, events) = bounded(EVENTS_MAX);
@@ -95,7 +111,7 @@ impl<S: Split> LogWriter<S> {
             past: None,
             waker,
             written: LogSequence::default(),
-            backoff,
+            patience,
         };
         thread::Builder::new()
             .name("binding-log".to_owned())
@@ -154,8 +170,7 @@ struct WriterThread<S: Split> {
     past: Option<Past>,
     waker: Waker,
     written: LogSequence,
-    /// How long to wait after a failure, at first and at most.
-    backoff: (Duration, Duration),
+    patience: Patience,
 }
 
 impl<S: Split> WriterThread<S> {
@@ -164,25 +179,17 @@ impl<S: Split> WriterThread<S> {
         // Nothing of the thread is used after a panic but what says that there was one.
         let ran = panic::catch_unwind(AssertUnwindSafe(|| self.run()));
         if ran.is_err() {
-            self.say(LogEvent::Unusable(LogError {
-                name: String::new(),
-                message: "it panicked; this run cannot go on without it".to_owned(),
-                source: None,
-            }));
+            let panicked = "it panicked; this run cannot go on without it";
+            self.say(LogEvent::Unusable(LogError::definite("", panicked)));
         }
     }
 
     fn run(&mut self) {
-        match self.open() {
-            Ok(restored) => {
-                if !self.say(LogEvent::Opened(Box::new(restored))) {
-                    return;
-                }
-            }
-            Err(error) => {
-                self.say(LogEvent::Unusable(error));
-                return;
-            }
+        let Some(restored) = self.open() else {
+            return;
+        };
+        if !self.say(LogEvent::Opened(Box::new(restored))) {
+            return;
         }
         loop {
             let goes_on = select! {
@@ -197,9 +204,34 @@ impl<S: Split> WriterThread<S> {
         }
     }
 
-    /// Opens the log, and works off what is needed of it.
-    fn open(&mut self) -> Result<Result<Restored<S>, RestoreError>, LogError> {
-        let extent = self.log.open()?;
+    /// Tries until it is done. `None` if it is not to be: the log says so for good, or nobody waits for
+    /// it any more.
+    fn patiently<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, LogError>,
+    ) -> Option<T> {
+        let mut backoff = self.patience.first;
+        loop {
+            let error = match attempt(self) {
+                Ok(done) => return Some(done),
+                Err(error) => error,
+            };
+            if error.kind == FailureKind::Definite {
+                self.say(LogEvent::Unusable(error));
+                return None;
+            }
+            if !self.say(LogEvent::Failed(error)) {
+                return None;
+            }
+            // An append may be asked for meanwhile, and is to be found when this is over.
+            (self.patience.timer)(backoff).recv().ok();
+            backoff = (backoff * 2).min(self.patience.most);
+        }
+    }
+
+    /// Opens the log, and works off what is needed of it, however long the log is away.
+    fn open(&mut self) -> Option<Result<Restored<S>, RestoreError>> {
+        let extent = self.patiently(|thread| thread.log.open())?;
         let begin = match self.resume.base() {
             Some(base) => (extent.snapshot_before(base)).map_or(extent.first, |found| found.at),
             None => extent.last_state(),
@@ -207,42 +239,31 @@ impl<S: Split> WriterThread<S> {
         let mut restoration = Restoration::new(self.resume);
         let mut next = begin;
         loop {
-            let records = self.log.read(next, READ_RECORDS)?;
+            // Not from the beginning each time: a long log whose store fails now and then has an end too.
+            let records = self.patiently(|thread| thread.log.read(next, READ_RECORDS))?;
             if records.is_empty() {
                 break;
             }
             next.0 += records.len() as u64;
             let mut worked = records.iter().map(|record| restoration.apply(record));
             if let Some(error) = worked.find_map(Result::err) {
-                return Ok(Err(error));
+                return Some(Err(error));
             }
         }
         self.written = next;
         if let Resume::Replay { from } = self.resume {
             self.past = Some(Past::new(&extent, begin, next, from));
         }
-        Ok(restoration.finish())
+        Some(restoration.finish())
     }
 
-    /// Reads the next bindings that are to be given again, until it is known which they are.
+    /// Reads the next bindings that are to be given again.
     fn read_past(&mut self) -> bool {
-        let mut backoff = self.backoff.0;
-        loop {
-            let read = match &mut self.past {
-                Some(past) => past.read(&mut *self.log),
-                None => Ok(Vec::new()),
-            };
-            let error = match read {
-                Ok(bindings) => return self.say(LogEvent::Past(bindings)),
-                Err(error) => error,
-            };
-            if !self.say(LogEvent::Failed(error)) {
-                return false;
-            }
-            // An append may be asked for meanwhile, and is to be found when this is over.
-            after(backoff).recv().ok();
-            backoff = (backoff * 2).min(self.backoff.1);
-        }
+        let read = self.patiently(|thread| match &mut thread.past {
+            Some(past) => past.read(&mut *thread.log),
+            None => Ok(Vec::new()),
+        });
+        read.is_some_and(|bindings| self.say(LogEvent::Past(bindings)))
     }
 
     fn drop_old(&mut self) -> bool {
@@ -255,7 +276,7 @@ impl<S: Split> WriterThread<S> {
 
     /// Appends until it is known that the records are in the log; false if that is never to be.
     fn append(&mut self, incarnation: Incarnation, records: &[LogRecord<S>]) -> bool {
-        let mut backoff = self.backoff.0;
+        let mut backoff = self.patience.first;
         // Whether it has to be read before anything can be appended: the place may be taken already,
         // by these very records.
         let mut unknown = false;
@@ -289,7 +310,7 @@ impl<S: Split> WriterThread<S> {
             if !told || !self.pause(backoff) {
                 return false;
             }
-            backoff = (backoff * 2).min(self.backoff.1);
+            backoff = (backoff * 2).min(self.patience.most);
         }
     }
 
@@ -319,10 +340,10 @@ impl<S: Split> WriterThread<S> {
     /// Waits, and is false if the writer was dropped meanwhile.
     fn pause(&self, time: Duration) -> bool {
         // No append can arrive while one is under way, so only the end of the channel cuts it short.
-        matches!(
-            self.appends.recv_timeout(time),
-            Err(RecvTimeoutError::Timeout)
-        )
+        select! {
+            recv((self.patience.timer)(time)) -> _ => true,
+            recv(self.appends) -> _ => false,
+        }
     }
 
     fn say(&self, event: LogEvent<S>) -> bool {

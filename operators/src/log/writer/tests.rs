@@ -7,6 +7,7 @@ use super::*;
 use crate::letters::Letter;
 use crate::log::testing::{Record, binding, snapshot};
 use crate::log::{LogExtent, MemoryLog};
+use crate::tick::Tick;
 
 const RUN: Incarnation = Incarnation(1);
 
@@ -25,11 +26,46 @@ enum Fate {
     CannotBeCompacted,
 }
 
+/// A clock that goes on when somebody waits for it, and only then.
+#[derive(Clone, Default)]
+struct Clock(Arc<Mutex<Duration>>);
+
+impl Clock {
+    fn now(&self) -> Duration {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As patient as a run is, by this clock.
+    fn patience(&self) -> Patience {
+        let clock = self.clone();
+        Patience {
+            timer: Box::new(move |time| {
+                *clock.0.lock().unwrap_or_else(PoisonError::into_inner) += time;
+                after(Duration::ZERO)
+            }),
+            ..Patience::default()
+        }
+    }
+}
+
+/// When a log cannot be reached, and what it says then.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    /// How often it is read before, be it opened.
+    reads_before: usize,
+    time: Duration,
+    kind: FailureKind,
+    /// When it is over, once it has begun.
+    over: Option<Duration>,
+}
+
 /// A log in memory whose appends meet their fates one after the other.
 #[derive(Clone)]
 struct FatefulLog {
     inner: MemoryLog<Letter>,
     fates: Arc<Mutex<VecDeque<Fate>>>,
+    clock: Clock,
+    outage: Arc<Mutex<Option<Outage>>>,
 }
 
 impl FatefulLog {
@@ -37,7 +73,34 @@ impl FatefulLog {
         Self {
             inner: MemoryLog::new().keep_for(Duration::MAX),
             fates: Arc::new(Mutex::new(fates.into_iter().collect())),
+            clock: Clock::default(),
+            outage: Arc::default(),
         }
+    }
+
+    fn fail(&self, outage: Outage) {
+        *self.outage.lock().unwrap() = Some(outage);
+    }
+
+    /// It is opened, or read.
+    fn reach(&self) -> Result<(), LogError> {
+        let mut coming = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(outage) = &mut *coming else {
+            return Ok(());
+        };
+        if outage.reads_before > 0 {
+            outage.reads_before -= 1;
+            return Ok(());
+        }
+        let now = self.clock.now();
+        if now >= *outage.over.get_or_insert(now + outage.time) {
+            *coming = None;
+            return Ok(());
+        }
+        Err(LogError {
+            kind: outage.kind,
+            ..LogError::transient("fateful", "no answer")
+        })
     }
 
     /// The next fate, if it is one of these.
@@ -47,20 +110,18 @@ impl FatefulLog {
     }
 
     fn error() -> LogError {
-        LogError {
-            name: "fateful".to_owned(),
-            message: "it fails on purpose".to_owned(),
-            source: None,
-        }
+        LogError::transient("fateful", "it fails on purpose")
     }
 }
 
 impl BindingLog<Letter> for FatefulLog {
     fn open(&mut self) -> Result<LogExtent, LogError> {
+        self.reach()?;
         self.inner.open()
     }
 
     fn read(&mut self, from: LogSequence, records_max: usize) -> Result<Vec<Record>, LogError> {
+        self.reach()?;
         match self.meets(&[Fate::CannotBeRead]) {
             Some(_) => Err(Self::error()),
             None => self.inner.read(from, records_max.min(1)),
@@ -92,12 +153,21 @@ impl BindingLog<Letter> for FatefulLog {
     }
 }
 
+fn start(log: &FatefulLog, resume: Resume) -> LogWriter<Letter> {
+    let (waker, patience) = (Waker::calling(|| ()), log.clock.patience());
+    LogWriter::start_patient(Box::new(log.clone()), resume, waker, patience).unwrap()
+}
+
 /// A writer that is open, and what it came to.
 fn open(log: &FatefulLog) -> (LogWriter<Letter>, Result<Restored<Letter>, RestoreError>) {
-    let waker = Waker::calling(|| ());
-    let backoff = (Duration::ZERO, Duration::from_micros(10));
-    let writer =
-        LogWriter::start_patient(Box::new(log.clone()), Resume::Continue, waker, backoff).unwrap();
+    open_to(log, Resume::Continue)
+}
+
+fn open_to(
+    log: &FatefulLog,
+    resume: Resume,
+) -> (LogWriter<Letter>, Result<Restored<Letter>, RestoreError>) {
+    let writer = start(log, resume);
     match writer.events.recv_timeout(PATIENCE).unwrap() {
         LogEvent::Opened(restored) => (writer, *restored),
         event => panic!("expected it to be open, and not {event:?}"),
@@ -115,6 +185,125 @@ fn append(writer: &LogWriter<Letter>, records: Vec<Record>) -> usize {
             event => panic!("expected it to be appended, and not {event:?}"),
         }
     }
+}
+
+/// The failures that are told before the next answer, and that.
+fn answer(writer: &LogWriter<Letter>) -> (Vec<String>, LogEvent<Letter>) {
+    let mut failures = Vec::new();
+    loop {
+        match writer.events.recv_timeout(PATIENCE).unwrap() {
+            LogEvent::Failed(error) => failures.push(error.to_string()),
+            event => return (failures, event),
+        }
+    }
+}
+
+/// A log of three ticks, of which the first is in a snapshot.
+fn written() -> FatefulLog {
+    let log = FatefulLog::of([]);
+    let (writer, _) = open(&log);
+    for record in [snapshot(1), binding(2, 7, 9), binding(3, 9, 12)] {
+        append(&writer, vec![record]);
+    }
+    log
+}
+
+const AWAY: Outage = Outage {
+    reads_before: 0,
+    time: Duration::from_secs(300),
+    kind: FailureKind::Transient,
+    over: None,
+};
+
+/// It could not even be opened, or was away once some of it had been read.
+#[test]
+fn a_run_begins_as_if_nothing_had_been_after_a_log_was_away_for_five_minutes() {
+    let undisturbed = open(&written()).1.unwrap();
+    for reads_before in 0..=4 {
+        let log = written();
+        let begun = log.clock.now();
+        log.fail(Outage {
+            reads_before,
+            ..AWAY
+        });
+        let writer = start(&log, Resume::Continue);
+
+        let (failures, event) = answer(&writer);
+
+        // At two seconds each, but for the first few.
+        assert_eq!(failures.len(), 155, "{reads_before}");
+        assert_eq!(failures[0], "binding log fateful: no answer");
+        let waited = log.clock.now() - begun;
+        assert!(waited >= AWAY.time, "{waited:?}");
+        let LogEvent::Opened(restored) = event else {
+            panic!("expected it to be open, and not {event:?}");
+        };
+        let restored = restored.unwrap();
+        assert_eq!(restored.bound(), undisturbed.bound(), "{reads_before}");
+        assert!(
+            restored.positions().eq(undisturbed.positions()),
+            "{reads_before}"
+        );
+        append(&writer, vec![binding(4, 12, 13)]);
+        let records = log.inner.records();
+        assert_eq!(records[records.len() - 1], binding(4, 12, 13));
+    }
+}
+
+#[test]
+fn ticks_are_given_again_as_if_nothing_had_been_after_a_log_was_away_for_five_minutes() {
+    let log = written();
+    let (writer, restored) = open_to(&log, Resume::Replay { from: Tick(2) });
+    assert!(restored.is_ok(), "{restored:?}");
+    log.fail(AWAY);
+
+    writer.ask_past();
+    let (failures, event) = answer(&writer);
+
+    assert_eq!(failures.len(), 155);
+    let LogEvent::Past(bindings) = event else {
+        panic!("expected bindings, and not {event:?}");
+    };
+    let ticks: Vec<_> = bindings.iter().map(|binding| binding.tick).collect();
+    assert_eq!(ticks, [Tick(2), Tick(3)]);
+    // An append that was asked for meanwhile is not forgotten.
+    append(&writer, vec![binding(4, 12, 13)]);
+}
+
+#[test]
+fn what_is_definite_ends_a_run_at_once_with_the_words_of_the_log() {
+    for reads_before in 0..3 {
+        let log = written();
+        log.fail(Outage {
+            reads_before,
+            kind: FailureKind::Definite,
+            ..AWAY
+        });
+
+        let (failures, event) = answer(&start(&log, Resume::Continue));
+
+        assert_eq!(failures.len(), 0);
+        let LogEvent::Unusable(error) = event else {
+            panic!("expected it to be over, and not {event:?}");
+        };
+        assert_eq!(error.to_string(), "binding log fateful: no answer");
+    }
+}
+
+/// Damage that is only met there was taken for something that may pass, for ever.
+#[test]
+fn what_is_definite_ends_a_run_also_while_ticks_are_given_again() {
+    let log = written();
+    let (writer, restored) = open_to(&log, Resume::Replay { from: Tick(2) });
+    assert!(restored.is_ok(), "{restored:?}");
+    log.fail(Outage {
+        kind: FailureKind::Definite,
+        ..AWAY
+    });
+
+    writer.ask_past();
+
+    assert!(matches!(answer(&writer), (_, LogEvent::Unusable(_))));
 }
 
 /// As many failures as five minutes are at two seconds each.

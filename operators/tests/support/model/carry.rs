@@ -4,7 +4,7 @@ use timely_splits::coordinator::Intention;
 use timely_splits::epoch::ReaderId;
 use timely_splits::event::SourceEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
-use timely_splits::protocol::Directive;
+use timely_splits::protocol::{Assignment, Directive};
 use timely_splits::reader::ReaderAction;
 
 use super::{Model, tell};
@@ -48,7 +48,12 @@ impl Model {
                         self.watch.prepares(reader, *leaf, due);
                     }
                     Directive::Revoke { split, .. } => self.watch.revokes(*split, self.now),
-                    Directive::Assign(assignment) => self.history.assigned(&assignment.split),
+                    Directive::Assign(assignment) => {
+                        let Assignment {
+                            split, split_epoch, ..
+                        } = assignment;
+                        self.history.assigned(split, *split_epoch);
+                    }
                     _ => {}
                 }
                 let apart =
@@ -71,7 +76,7 @@ impl Model {
                 assert_eq!(before, None, "I11: two appends at once");
             }
             Intention::Open(tick) => self.watch.passes("the enumerator", Some(tick)),
-            Intention::Compact(_) => {}
+            Intention::Compact(_) | Intention::Know(..) => {}
             Intention::AskPast => unreachable!("nothing is replayed"),
             Intention::Publish { binding, next } => {
                 assert!(

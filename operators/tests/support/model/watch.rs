@@ -206,8 +206,10 @@ impl Watch {
             Directive::Prepare(_)
             | Directive::Tick { .. }
             | Directive::Durable(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
     }
@@ -261,8 +263,10 @@ impl Watch {
             | Directive::Prepare(_)
             | Directive::Revoke { .. }
             | Directive::Durable(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
     }
@@ -277,6 +281,12 @@ impl Watch {
         };
         match report {
             Report::Released {
+                reader,
+                split,
+                split_epoch,
+                ..
+            }
+            | Report::Lost {
                 reader,
                 split,
                 split_epoch,
@@ -384,7 +394,7 @@ impl Watch {
             (
                 "records to append",
                 tables.to_append,
-                (3 + waiting) * splits + 2 * waiting + 4,
+                (3 + waiting) * splits + 2 * waiting + 5,
             ),
             ("ticks that wait", tables.ticks_waiting, waiting),
             ("positions kept", tables.kept, tables.splits),
@@ -392,6 +402,7 @@ impl Watch {
             ("deadlines", tables.deadlines, tables.splits),
             ("unsettled splits", tables.unsettled, 2 * splits + 2),
             ("seconds of moves", tables.moves, 61),
+            ("splits asked about", tables.identifying, splits),
         ];
         for (what, size, bound) in bounds {
             assert!(

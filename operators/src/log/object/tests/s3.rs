@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::health::FailureKind;
 
 /// A log of its own, in the bucket that the environment names.
 fn log() -> impl Fn() -> Log {
@@ -60,4 +61,23 @@ fn a_run_in_s3_is_fenced_by_the_next_and_what_is_old_is_deleted() {
     assert_eq!(second.read_all().unwrap(), written);
     written = write(&mut second, &[vec![snapshot(3)], vec![binding(4, 7, 8)]]);
     assert_eq!(log().read_only().read_all().unwrap(), written);
+}
+
+#[test]
+fn a_bucket_that_is_not_there_ends_a_run_at_once_and_a_store_that_is_away_is_waited_for() {
+    drop(log());
+    let missing = Log::in_s3("s3://no-such-bucket-here/log").unwrap().open();
+
+    let missing = missing.unwrap_err();
+    assert_eq!(missing.kind, FailureKind::Definite, "{missing}");
+    assert!(missing.to_string().contains("NoSuchBucket"), "{missing}");
+    // Nobody listens on port 1.
+    let store = object_store::aws::AmazonS3Builder::from_env()
+        .with_endpoint("http://127.0.0.1:1")
+        .with_bucket_name("bindings");
+    let store = Arc::new(store.build().unwrap());
+    let limit = Duration::from_millis(300);
+    let away = Log::in_store(store, "log").time_limit(limit).open();
+    let away = away.unwrap_err();
+    assert_eq!(away.kind, FailureKind::Transient, "{away}");
 }

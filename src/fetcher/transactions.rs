@@ -1,0 +1,168 @@
+//! What open transactions hold back.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use timely_splits::health::{Health, HealthStatus};
+
+use crate::model::{ClusterId, KafkaSplit, Offset};
+
+/// How long a transaction is open before anybody is told: most are over sooner.
+const TELL_AFTER: Duration = Duration::from_secs(10);
+
+/// Splits of one worker and cluster that were read to their last stable offset, with more behind it.
+///
+/// Who reads only what is committed waits at the beginning of the first transaction that is open,
+/// also for records behind it that belong to none. A producer that hangs or was lost holds them back
+/// for its `transaction.timeout.ms`, and nothing but the time that passes tells it from a slow one.
+#[derive(Debug, Default)]
+pub(super) struct OpenTransactions {
+    /// Bounded by the splits that are read.
+    held_back: BTreeMap<KafkaSplit, HeldBack>,
+    /// How old the oldest is when it is told again; `None` if nobody was told of any.
+    tell_again: Option<Duration>,
+}
+
+/// What is behind the last stable offset of one split.
+#[derive(Clone, Copy, Debug)]
+struct HeldBack {
+    last_stable: Offset,
+    records: u64,
+    since: Instant,
+}
+
+impl OpenTransactions {
+    /// Notes that so many offsets of `split` are behind its last stable one, which may be none.
+    pub(super) fn note(
+        &mut self,
+        split: &KafkaSplit,
+        last_stable: Offset,
+        records: u64,
+        now: Instant,
+    ) {
+        if records == 0 {
+            self.held_back.remove(split);
+            return;
+        }
+        match self.held_back.get_mut(split) {
+            Some(held) if held.last_stable == last_stable => held.records = records,
+            Some(held) => {
+                *held = HeldBack {
+                    last_stable,
+                    records,
+                    since: now,
+                };
+            }
+            None => {
+                let held = HeldBack {
+                    last_stable,
+                    records,
+                    since: now,
+                };
+                self.held_back.insert(split.clone(), held);
+            }
+        }
+    }
+
+    /// `split` is not read any more, or is not at its end.
+    pub(super) fn forget(&mut self, split: &KafkaSplit) {
+        self.held_back.remove(split);
+    }
+
+    /// None of the splits is read any more.
+    pub(super) fn forget_all(&mut self) {
+        self.held_back.clear();
+    }
+
+    /// What a person should know of them, if anything changed: once for each doubling of the age of
+    /// the oldest, and once when there is none.
+    pub(super) fn tell(
+        &mut self,
+        cluster: &ClusterId,
+        worker: usize,
+        now: Instant,
+    ) -> Option<Health> {
+        let subject = || format!("open transactions of cluster {cluster}, worker {worker}");
+        let oldest = self.held_back.iter().min_by_key(|(_, held)| held.since);
+        let Some((split, held)) = oldest else {
+            self.tell_again.take()?;
+            let message = "none holds anything back";
+            return Some(Health::new(subject(), HealthStatus::Well, message));
+        };
+        let age = now.saturating_duration_since(held.since);
+        if age < self.tell_again.unwrap_or(TELL_AFTER) {
+            return None;
+        }
+        self.tell_again = Some(age * 2);
+        let more = match self.held_back.len() - 1 {
+            0 => String::new(),
+            count => format!(", and {count} more splits for a shorter time"),
+        };
+        let message = format!(
+            "split {split} waits for {} s at offset {}, its last stable one, with {} offsets behind \
+             it{more}; it goes on when the transaction there ends, which Kafka does by itself after \
+             its producer's transaction.timeout.ms; kafka-transactions --find-hanging finds those \
+             that never end",
+            age.as_secs(),
+            held.last_stable.get(),
+            held.records,
+        );
+        Some(Health::new(subject(), HealthStatus::Waiting, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Partition, TopicName};
+
+    fn split(partition: i32) -> KafkaSplit {
+        let east = ClusterId::new("east").unwrap();
+        KafkaSplit::new(east, TopicName::new("t").unwrap(), Partition(partition))
+    }
+
+    #[test]
+    fn the_oldest_is_told_after_some_time_and_at_each_doubling_and_the_end_of_all_once() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut open = OpenTransactions::default();
+        let east = ClusterId::new("east").unwrap();
+        let mut told = Vec::new();
+        for second in 0..50 {
+            open.note(&split(0), Offset::new(12), 8, at(second));
+            if second >= 5 {
+                open.note(&split(1), Offset::new(3), 1, at(second));
+            }
+            told.extend(
+                open.tell(&east, 2, at(second))
+                    .map(|health| (second, health)),
+            );
+        }
+        open.note(&split(0), Offset::new(12), 0, at(50));
+        open.forget(&split(1));
+        told.extend(open.tell(&east, 2, at(50)).map(|health| (50, health)));
+        told.extend(open.tell(&east, 2, at(51)).map(|health| (51, health)));
+
+        let seconds: Vec<_> = told.iter().map(|(second, _)| *second).collect();
+        assert_eq!(seconds, [10, 20, 40, 50]);
+        let first = &told[0].1;
+        assert_eq!(first.subject, "open transactions of cluster east, worker 2");
+        for words in ["east/t/0", "10 s", "offset 12", "8 offsets", "1 more"] {
+            assert!(first.message.contains(words), "{words}: {first}");
+        }
+        assert_eq!(told[3].1.status, HealthStatus::Well);
+    }
+
+    /// Transactions that follow each other closely are none that hangs.
+    #[test]
+    fn a_last_stable_offset_that_moves_is_another_transaction() {
+        let start = Instant::now();
+        let mut open = OpenTransactions::default();
+        let east = ClusterId::new("east").unwrap();
+        for second in 0..60 {
+            let now = start + Duration::from_secs(second);
+            open.note(&split(0), Offset::new(second / 5), 1, now);
+            assert_eq!(open.tell(&east, 0, now), None);
+        }
+    }
+}

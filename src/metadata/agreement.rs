@@ -1,0 +1,170 @@
+//! Whether an answer can be used as a whole.
+//!
+//! Two streams may read one topic. It is read once, so where its reading starts has to be one thing:
+//! a rule that one stream gives and another leaves open is that of both, and two rules that differ are
+//! refused. If one of them won, the other stream would be read from where nobody asked it to be.
+
+use std::collections::BTreeMap;
+
+use super::MetadataError;
+use super::nearest::nearest_key;
+use crate::model::{ClusterId, StartAt, StreamId, StreamsMetadata, TopicName};
+
+impl StreamsMetadata {
+    /// Whether it can be read: every cluster that a stream names is described, and no two streams
+    /// contradict each other.
+    ///
+    /// A source checks the part that it is subscribed to, at every answer.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Undescribed`] or [`MetadataError::Contradictory`], whichever is met first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use timely_kafka::StartAt;
+    /// use timely_kafka::model::{ClientProperties, KafkaStream, StreamsMetadata};
+    ///
+    /// let all = KafkaStream::new().with_topics("east", ["orders"])?;
+    /// let new = all.clone().with_start("east", StartAt::Latest)?;
+    /// let old = all.clone().with_start("east", StartAt::Earliest)?;
+    /// let metadata = StreamsMetadata::new()
+    ///     .with_cluster("east", ClientProperties::new())?
+    ///     .with_stream("audit", all)?
+    ///     .with_stream("billing", new)?;
+    /// assert!(metadata.check().is_ok(), "'audit' leaves it open");
+    ///
+    /// let metadata = metadata.with_stream("copies", old)?;
+    /// assert_eq!(
+    ///     metadata.check().unwrap_err().to_string(),
+    ///     "topic east/orders: 'start' is latest in stream 'billing' and earliest in stream 'copies'; \
+    ///      expected the same in both, or only in one"
+    /// );
+    /// # Ok::<(), timely_kafka::model::NameError>(())
+    /// ```
+    pub fn check(&self) -> Result<(), MetadataError> {
+        self.check_described()?;
+        self.check_agreed()
+    }
+
+    /// Every cluster that a stream names is described.
+    pub(crate) fn check_described(&self) -> Result<(), MetadataError> {
+        let Some((stream, cluster)) = self.undescribed() else {
+            return Ok(());
+        };
+        let nearest = nearest_key(cluster.as_str(), &self.clusters).cloned();
+        Err(MetadataError::Undescribed {
+            stream: stream.clone(),
+            cluster: cluster.clone(),
+            nearest,
+        })
+    }
+
+    /// No two streams contradict each other.
+    pub(crate) fn check_agreed(&self) -> Result<(), MetadataError> {
+        for (cluster, topics) in self.topics() {
+            for topic in topics {
+                self.check_topic(cluster, topic)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_topic(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
+        let streams = self.streams.iter();
+        let read = streams
+            .filter_map(|(id, stream)| Some((id, stream.starts_of(cluster, topic)?)))
+            .collect::<Vec<_>>();
+        let mut said: BTreeMap<&str, (&StreamId, &StartAt)> = BTreeMap::new();
+        let rules = read.iter().flat_map(|(id, starts)| {
+            let by_name = starts.by_name().into_iter();
+            by_name.filter_map(move |(rule, start)| Some((*id, rule, start?)))
+        });
+        for (id, rule, start) in rules {
+            let (first, other) = *said.entry(rule).or_insert((id, start));
+            if other != start {
+                let mut words = start.to_string();
+                if words == other.to_string() {
+                    // Offsets are too many to be named.
+                    words.push_str(" (another one)");
+                }
+                return Err(MetadataError::Contradictory {
+                    cluster: cluster.clone(),
+                    topic: topic.clone(),
+                    rule,
+                    said: Box::new([(first.clone(), other.to_string()), (id.clone(), words)]),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ClientProperties, KafkaStream, StartRules};
+
+    fn stream(start: Option<StartAt>, new_partitions: Option<StartAt>) -> KafkaStream {
+        let read = KafkaStream::new().with_topics("east", ["orders"]).unwrap();
+        read.with_starts(StartRules {
+            start,
+            new_partitions,
+        })
+    }
+
+    fn checked(streams: [(&str, KafkaStream); 2]) -> Result<(), String> {
+        let metadata = StreamsMetadata::new().with_cluster("east", ClientProperties::new());
+        let metadata = streams
+            .into_iter()
+            .fold(metadata.unwrap(), |metadata, (name, stream)| {
+                metadata.with_stream(name, stream).unwrap()
+            });
+        metadata.check().map_err(|error| error.to_string())
+    }
+
+    /// S23.
+    #[test]
+    fn streams_that_say_the_same_or_leave_it_open_agree() {
+        let latest = || stream(Some(StartAt::Latest), None);
+        let new = || stream(None, Some(StartAt::Latest));
+
+        assert_eq!(checked([("a", latest()), ("b", latest())]), Ok(()));
+        assert_eq!(checked([("a", latest()), ("b", new())]), Ok(()));
+    }
+
+    /// S23. The first by name won, without a word, so that the second one missed what it asked for.
+    #[test]
+    fn streams_that_contradict_each_other_are_both_named() {
+        let latest = stream(None, Some(StartAt::Latest));
+        let earliest = stream(None, Some(StartAt::Earliest));
+        let given = |offset| {
+            stream(
+                Some(StartAt::positions([(0, offset)], StartAt::Latest)),
+                None,
+            )
+        };
+
+        assert_eq!(
+            checked([("a", latest), ("b", earliest)]).unwrap_err(),
+            "topic east/orders: 'new_partitions' is latest in stream 'a' and earliest in stream 'b'; \
+             expected the same in both, or only in one"
+        );
+        assert_eq!(
+            checked([("a", given(1)), ("b", given(2))]).unwrap_err(),
+            "topic east/orders: 'start' is the given offset, otherwise latest in stream 'a' and the \
+             given offset, otherwise latest (another one) in stream 'b'; expected the same in both, \
+             or only in one"
+        );
+    }
+
+    #[test]
+    fn streams_that_read_different_topics_do_not_contradict_each_other() {
+        let one = stream(Some(StartAt::Latest), None);
+        let other = KafkaStream::new().with_topics("east", ["retry"]).unwrap();
+        let other = other.with_start("east", StartAt::Earliest).unwrap();
+
+        assert_eq!(checked([("a", one), ("b", other)]), Ok(()));
+    }
+}
