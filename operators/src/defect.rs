@@ -49,6 +49,10 @@ pub enum Defect {
     EpochsCountAnew,
     /// Readers are told that a tick is durable as soon as all have closed it.
     FrontierBeforeDurable,
+    /// A restart does not know where splits stop.
+    StopForgotten,
+    /// A reader keeps what it has read to its stop.
+    NeverFinished,
 }
 
 impl Defect {
@@ -72,6 +76,8 @@ impl Defect {
         Self::SnapshotBelieved,
         Self::EpochsCountAnew,
         Self::FrontierBeforeDurable,
+        Self::StopForgotten,
+        Self::NeverFinished,
     ];
 }
 

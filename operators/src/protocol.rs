@@ -108,6 +108,8 @@ pub struct Assignment<S: Split> {
     pub metadata_epoch: MetadataEpoch,
     /// The position of the first record to read.
     pub start: S::Position,
+    /// Where reading stops: nothing at this position or past it is emitted. `None`: nowhere.
+    pub stop: Option<S::Position>,
 }
 
 /// What one reader tells the enumerator.
@@ -261,4 +263,6 @@ pub enum ReleaseReason {
     Revoked,
     /// The metadata does not list it.
     NotListed,
+    /// It was read to its stop.
+    Finished,
 }

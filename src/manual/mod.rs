@@ -5,7 +5,7 @@
 //! 3. [What the frontier promises](_3_frontier)
 //! 4. [When something goes wrong](_4_errors)
 //! 5. [How what is stored is exact](_5_exactly_once)
-//! 6. [Where reading starts](_6_starting)
+//! 6. [Starting and stopping](_6_starting)
 //! 7. [What people see in Kafka's tools](_7_kafkas_tools)
 //! 8. [When clusters and topics come and go](_8_coming_and_going)
 //! 9. [When data is gone](_9_losses)

@@ -41,6 +41,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.phase == Phase::Running {
             self.expire(now);
             self.plan(now);
+            self.end_bounded(now);
             self.close(now);
             self.prove(now);
             self.reserve(now);

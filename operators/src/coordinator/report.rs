@@ -158,17 +158,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         self.wait_no_more(split);
         let at = self.name_of(now);
+        if let Some(entry) = self.splits.get_mut(split)
+            && let Some(reader) = entry.ownership.reader()
+        {
+            let why = OriginKind::Released(reader);
+            entry.story.goes_on(next.clone(), why, at);
+        }
+        self.rest(split, next.clone(), now);
         if let Some(entry) = self.splits.get_mut(split) {
-            if let Some(reader) = entry.ownership.reader() {
-                let why = OriginKind::Released(reader);
-                entry.story.goes_on(next.clone(), why, at);
-            }
             let barred = std::mem::take(&mut entry.barred);
-            entry.ownership = if barred || entry.replaced_by.is_some() {
-                Ownership::Quarantined { next, since: now }
-            } else {
-                Ownership::Idle { next, since: now }
-            };
+            if !entry.is_finished() && (barred || entry.replaced_by.is_some()) {
+                entry.ownership = Ownership::Quarantined { next, since: now };
+            }
         }
         self.reconsider(split, now);
         self.judge_replaced(split, now);

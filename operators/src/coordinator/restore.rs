@@ -27,6 +27,8 @@ pub(crate) struct Restored<S: Split> {
     pub(super) rewound: bool,
     /// What is to be given again, if anything is.
     pub(super) replay: Option<ReplayRange<S>>,
+    /// Whether every split that a bounded source reads is among these.
+    pub(super) all_found: bool,
 }
 
 impl<S: Split> Restored<S> {
@@ -64,11 +66,13 @@ pub(crate) struct RestoredSplit<S: Split> {
     pub(super) paused: bool,
     pub(super) identity: Option<S::Identity>,
     pub(super) unlisted_since: Option<Tick>,
+    pub(super) stop: Option<S::Position>,
 }
 
 impl<S: Split> RestoredSplit<S> {
-    fn at(position: S::Position) -> Self {
+    fn at(position: S::Position, stop: Option<S::Position>) -> Self {
         Self {
+            stop,
             position,
             quarantined: false,
             paused: false,
@@ -124,6 +128,7 @@ impl<S: Split> Restoration<S> {
                 splits: BTreeMap::new(),
                 rewound: false,
                 replay: None,
+                all_found: false,
             },
             base: None,
             forgotten: BTreeMap::new(),
@@ -167,9 +172,11 @@ impl<S: Split> Restoration<S> {
                 }
                 self.state.metadata = Some((*epoch, metadata.clone()));
             }
-            LogRecord::Start { split, start } => {
-                self.start(split, start, index)?;
+            LogRecord::Start { split, start, stop } => {
+                let one = RestoredSplit::at(start.clone(), stop.clone());
+                self.start(split, one, index)?;
             }
+            LogRecord::AllFound => self.state.all_found = true,
             LogRecord::Identified { split, identity } => {
                 self.each(split, |one| one.identity = Some(identity.clone()));
             }
@@ -215,8 +222,12 @@ impl<S: Split> Restoration<S> {
         }
     }
 
-    fn start(&mut self, split: &S, start: &S::Position, index: usize) -> Result<(), RestoreError> {
-        let one = RestoredSplit::at(start.clone());
+    fn start(
+        &mut self,
+        split: &S,
+        one: RestoredSplit<S>,
+        index: usize,
+    ) -> Result<(), RestoreError> {
         if self
             .state
             .splits
@@ -303,7 +314,7 @@ impl<S: Split> Restoration<S> {
                     from,
                 });
             }
-            let mut one = RestoredSplit::at(start.clone());
+            let mut one = RestoredSplit::at(start.clone(), before.stop);
             one.unlisted_since = before.unlisted_since;
             self.state.splits.insert(other.clone(), one);
         }
@@ -348,6 +359,7 @@ impl<S: Split> Restoration<S> {
                 state.rewound = state.bound.is_some() || !state.splits.is_empty();
                 state.bound = None;
                 state.splits.clear();
+                state.all_found = false;
             }
             (Resume::At(_), Some(base)) => {
                 state.rewound = true;
@@ -388,7 +400,7 @@ impl<S: Split> Restored<S> {
     fn is_at(&self, other: &Self) -> bool {
         let place = |(split, one): (&S, &RestoredSplit<S>)| {
             let flags = (one.quarantined, one.paused);
-            (split.clone(), one.position.clone(), flags)
+            (split.clone(), one.position.clone(), one.stop.clone(), flags)
         };
         let (mine, theirs) = (self.splits.iter(), other.splits.iter());
         mine.map(place).eq(theirs.map(place))
@@ -414,6 +426,7 @@ impl<S: Split> Restored<S> {
                 paused: one.paused,
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
             };
             if splits.insert(one.split.clone(), value).is_some() && !believed {
                 return incomplete(format!("split {} is in it twice", one.split));
@@ -428,6 +441,7 @@ impl<S: Split> Restored<S> {
             splits,
             rewound: false,
             replay: None,
+            all_found: snapshot.all_found,
         })
     }
 
@@ -441,6 +455,7 @@ impl<S: Split> Restored<S> {
                 paused: one.paused,
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
             })
             .collect();
         Snapshot {
@@ -453,6 +468,7 @@ impl<S: Split> Restored<S> {
             count: splits.len() as u64,
             splits,
             rewound: self.rewound,
+            all_found: self.all_found,
         }
     }
 }

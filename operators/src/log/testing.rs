@@ -84,20 +84,28 @@ fn snapshot_of(tick: u64) -> Snapshot<Letter> {
             paused: true,
             identity: Some(()),
             unlisted_since: Some(Tick(3)),
+            stop: Some(9),
         }],
         split_epochs: SplitEpoch(1_000),
         rewound: false,
+        all_found: true,
     }
 }
 
 /// One append a line, every kind of record once at least.
 pub(super) fn appends() -> Vec<Vec<Record>> {
+    let start = LogRecord::Start {
+        split: Letter('c'),
+        start: 5,
+        stop: Some(9),
+    };
     let mut appends = second_appends();
     appends.push(vec![LogRecord::ReservedEpochs(SplitEpoch(1_000))]);
+    appends.push(vec![start, LogRecord::AllFound]);
     appends
 }
 
-/// The same, of the kinds that there were before split epochs were reserved.
+/// The same, of the kinds that there were before split epochs were reserved and reading could stop.
 pub(super) fn second_appends() -> Vec<Vec<Record>> {
     let split = Letter('a');
     let mut appends = first_appends();
@@ -119,6 +127,7 @@ pub(super) fn first_appends() -> Vec<Vec<Record>> {
     let start = LogRecord::Start {
         split: Letter('a'),
         start: 5,
+        stop: None,
     };
     vec![
         vec![LogRecord::Incarnation(RUN), LogRecord::Reserved(Tick(100))],

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::state::{Held, ReaderAction, ReaderState};
+use super::action::ReaderAction;
+use super::state::{Held, ReaderState};
 use crate::binding::SplitError;
 use crate::epoch::SplitEpoch;
 use crate::fetcher::{DownCause, FetcherDown};

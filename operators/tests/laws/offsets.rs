@@ -73,7 +73,7 @@ fn in_force(records: &[LogRecord<Letter>]) -> Positions {
 
 fn note(record: &LogRecord<Letter>, mut bound: impl FnMut(Letter, u64)) {
     match record {
-        LogRecord::Start { split, start } => bound(*split, *start),
+        LogRecord::Start { split, start, .. } => bound(*split, *start),
         LogRecord::Binding(binding) => {
             for range in &binding.ranges {
                 bound(range.split, range.to);

@@ -139,6 +139,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                 request,
                 split,
                 start: 0,
+                stop: None,
                 rule: "earliest".to_owned(),
             },
         }
