@@ -37,6 +37,7 @@ pub use timely_splits::binding::{Binding, SplitError, SplitRange};
 pub use timely_splits::coordinator::Snapshot;
 pub use timely_splits::epoch::{Incarnation, LogSequence, MetadataEpoch, ReaderId, SplitEpoch};
 pub use timely_splits::event::{Observer, SourceEvent};
+pub use timely_splits::explain::{Explanation, Origin, OriginKind, SplitExplanation, SplitLife};
 pub use timely_splits::fetcher::Piece;
 pub use timely_splits::health::{FailureKind, Health, HealthStatus};
 pub use timely_splits::log::{
@@ -52,7 +53,7 @@ pub use timely_splits::tick::{Tick, TimeMap};
 pub use crate::discovery::CommitOffsets;
 pub use crate::execute::{PEER_LOST_STATUS, RUN_VARIABLE, execute, execute_from_args};
 pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscription};
-pub use crate::model::{KafkaPosition, KafkaSplit, LossRules, StartAt, StartRules};
+pub use crate::model::{KafkaPosition, KafkaSplit, LossRules, StartAt, StartRules, StopAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
 #[cfg(feature = "object-store")]
 pub use crate::source::ObjectLog;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService};
 use timely_kafka::model::{
-    ClientProperties, KafkaStream, StartAt, StartRules, StopAt, StreamsMetadata,
+    ClientProperties, KafkaStream, StartAt, StartRules, StopAt, StreamsMetadata, TopicName,
 };
 
 const YAML: &str = "\
@@ -318,6 +318,53 @@ fn a_file_that_does_not_settle_by_the_deadline_is_an_error() {
     );
 }
 
+const RULES_YAML: &str = "\
+clusters:
+  east: { properties: { bootstrap.servers: h } }
+  start: { properties: { bootstrap.servers: h } }
+streams:
+  orders:
+    new_partitions: { before_now: 15m }
+    start: { topics: [a] }
+    stop: end
+    east:
+      stop: never
+      start: { time_ms: 5 }
+      new_partitions: latest
+      topics:
+        - a
+        - name: b
+          start:
+            positions: { 0: 17, 3: 0 }
+            otherwise: { group: billing, otherwise: { before_end: 10 } }
+          stop: { positions: { 1: 20 }, otherwise: { group: billing, otherwise: { time_ms: 9 } } }
+";
+
+const RULES_JSON: &str = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
+  "start": {"properties": {"bootstrap.servers": "h"}}},
+ "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "start": {"topics": ["a"]},
+  "stop": "end", "east": {"stop": "never", "start": {"time_ms": 5}, "new_partitions": "latest", "topics": ["a",
+   {"name": "b", "start": {"positions": {"0": 17, "3": 0},
+    "otherwise": {"group": "billing", "otherwise": {"before_end": 10}}},
+    "stop": {"positions": {"1": 20}, "otherwise": {"group": "billing",
+     "otherwise": {"time_ms": 9}}}}]}}}}"#;
+
+const RULES_TOML: &str = r#"
+clusters.east.properties."bootstrap.servers" = "h"
+clusters.start.properties."bootstrap.servers" = "h"
+[streams.orders]
+new_partitions.before_now = "900000ms"
+start.topics = ["a"]
+stop = "end"
+[streams.orders.east]
+stop = "never"
+start.time_ms = 5
+new_partitions = "latest"
+topics = ["a", { name = "b", start.positions = { 0 = 17, 3 = 0 }, start.otherwise.group = "billing",
+  start.otherwise.otherwise.before_end = 10, stop.positions.1 = 20,
+  stop.otherwise = { group = "billing", otherwise.time_ms = 9 } }]
+"#;
+
 /// Every rule, at every place that can have one; a cluster may still be called like a rule.
 #[test]
 fn where_reading_starts_is_read_from_each_notation() {
@@ -344,47 +391,17 @@ fn where_reading_starts_is_read_from_each_notation() {
             start: None,
             new_partitions: Some(StartAt::BeforeNow(Duration::from_secs(900))),
         });
+    stream.stop = Some(StopAt::End);
     let east = stream.clusters.get_mut("east").unwrap();
+    let billing = StopAt::committed("billing", StopAt::Time { record_time_ms: 9 });
+    let stop = StopAt::positions([(1, 20)], billing.unwrap());
+    let b = TopicName::new("b").unwrap();
+    east.topic_stops.insert(b, stop);
+    east.stop = Some(StopAt::Never);
     east.starts.new_partitions = Some(StartAt::Latest);
     let expected = clusters(stream);
 
-    let yaml = "\
-clusters:
-  east: { properties: { bootstrap.servers: h } }
-  start: { properties: { bootstrap.servers: h } }
-streams:
-  orders:
-    new_partitions: { before_now: 15m }
-    start: { topics: [a] }
-    east:
-      start: { time_ms: 5 }
-      new_partitions: latest
-      topics:
-        - a
-        - name: b
-          start:
-            positions: { 0: 17, 3: 0 }
-            otherwise: { group: billing, otherwise: { before_end: 10 } }
-";
-    let json = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
-  "start": {"properties": {"bootstrap.servers": "h"}}},
- "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "start": {"topics": ["a"]},
-  "east": {"start": {"time_ms": 5}, "new_partitions": "latest", "topics": ["a",
-   {"name": "b", "start": {"positions": {"0": 17, "3": 0},
-    "otherwise": {"group": "billing", "otherwise": {"before_end": 10}}}}]}}}}"#;
-    let toml = r#"
-clusters.east.properties."bootstrap.servers" = "h"
-clusters.start.properties."bootstrap.servers" = "h"
-[streams.orders]
-new_partitions.before_now = "900000ms"
-start.topics = ["a"]
-[streams.orders.east]
-start.time_ms = 5
-new_partitions = "latest"
-topics = ["a", { name = "b", start.positions = { 0 = 17, 3 = 0 }, start.otherwise.group = "billing",
-  start.otherwise.otherwise.before_end = 10 }]
-"#;
-    assert_eq!(read("yaml", yaml).unwrap(), expected);
-    assert_eq!(read("json", json).unwrap(), expected);
-    assert_eq!(read("toml", toml).unwrap(), expected);
+    assert_eq!(read("yaml", RULES_YAML).unwrap(), expected);
+    assert_eq!(read("json", RULES_JSON).unwrap(), expected);
+    assert_eq!(read("toml", RULES_TOML).unwrap(), expected);
 }

@@ -39,6 +39,11 @@ fn main() {
         "what_appears_later_starts_by_its_own_rule",
         real::starts::later,
     ));
+    scenarios.push((
+        "a_bounded_source_ends_behind_whatever_shows_no_record",
+        real::stops::transactions,
+    ));
+    scenarios.push(("each_rule_for_a_stop_is_a_number_once", real::stops::rules));
     scenarios.extend(real::losses::all());
     scenarios.push((
         "only_what_is_committed_is_read_and_the_rest_is_passed",

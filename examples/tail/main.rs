@@ -8,7 +8,7 @@
 //!
 //! `streams.yaml` says which topics of which clusters the stream consists of; when it changes, what
 //! is read changes with it. Ctrl-C or SIGTERM ends, with all printed that was read; a second one
-//! ends at once. Records go to standard output, everything else to standard error.
+//! ends at once. SIGUSR1 has it said what is read, from where on and why. Records go to standard output, everything else to standard error.
 //!
 //! A record is printed when its tick is complete, in the order of ticks, and within a tick by
 //! cluster, topic, partition and offset: however many workers read, the order of a partition is kept.

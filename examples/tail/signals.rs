@@ -1,4 +1,4 @@
-//! Ends when a signal says so.
+//! Ends, or says what is read, when a signal says so.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use timely_kafka::SourceControl;
 
@@ -15,6 +15,9 @@ use crate::complain;
 
 /// Every end is within 5 s of the signal, also if nobody takes what is printed.
 const END_WITHIN: Duration = Duration::from_millis(4_500);
+
+/// How long a source may take to say what it does.
+const EXPLAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a signal has to end.
 enum Running {
@@ -61,8 +64,25 @@ pub(crate) fn await_signals() -> Result<Ending, io::Error> {
         running: Arc::clone(&running),
         done,
     };
+    let explaining = (Signals::new([SIGUSR1])?, Arc::clone(&running));
+    thread::spawn(move || explain_on_signal(explaining.0, &explaining.1));
     thread::spawn(move || end_on_signal(signals, &running, &ended));
     Ok(ending)
+}
+
+/// Says what is read and why, each time it is asked to.
+fn explain_on_signal(mut signals: Signals, running: &Mutex<Running>) {
+    for _ in signals.forever() {
+        let control = match &*running.lock().unwrap_or_else(PoisonError::into_inner) {
+            Running::Nothing => None,
+            Running::Source(control) => Some(control.clone()),
+        };
+        let answer = control.map(|control| control.explain().recv_timeout(EXPLAIN_WITHIN));
+        match answer {
+            Some(Ok(explanation)) => explanation.to_string().lines().for_each(complain),
+            Some(Err(_)) | None => complain("nothing is read that could be explained"),
+        }
+    }
 }
 
 fn end_on_signal(mut signals: Signals, running: &Mutex<Running>, ended: &Receiver<()>) {

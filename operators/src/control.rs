@@ -1,9 +1,11 @@
 //! What a user can ask a running source for.
 
 use std::fmt;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::epoch::ReaderId;
+use crate::explain::Explanation;
 use crate::protocol::Command;
 use crate::split::Split;
 use crate::tick::Tick;
@@ -24,6 +26,10 @@ struct Shared<S: Split> {
     /// Kept apart, so that it is never lost among very many others.
     stop: bool,
     commands: Vec<Command<S>>,
+    /// Who wants an explanation, and nobody asked for them yet.
+    asking: Vec<Sender<Explanation<S>>>,
+    /// Who wants one that was asked for.
+    asked: Vec<Sender<Explanation<S>>>,
     /// The readers of this process.
     readers: Vec<Waker>,
 }
@@ -36,6 +42,8 @@ impl<S: Split> SourceControl<S> {
             shared: Arc::new(Mutex::new(Shared {
                 stop: false,
                 commands: Vec::new(),
+                asking: Vec::new(),
+                asked: Vec::new(),
                 readers: Vec::new(),
             })),
         }
@@ -91,6 +99,22 @@ impl<S: Split> SourceControl<S> {
         self.ask(Command::ConfirmMetadata);
     }
 
+    /// Asks what the source does and why: for every split where it is, who says so and since when, and
+    /// the options in force.
+    ///
+    /// The answer comes soon after; nothing waits for it. A source that does not run, or has ended,
+    /// gives none, so whoever takes it should wait for a limited time.
+    #[must_use = "the answer comes by it"]
+    pub fn explain(&self) -> Receiver<Explanation<S>> {
+        let (asking, answer) = mpsc::channel();
+        let mut shared = self.lock();
+        if shared.asking.len() < COMMANDS_MAX {
+            shared.asking.push(asking);
+        }
+        shared.wake();
+        answer
+    }
+
     /// Runs the assignor now.
     pub fn rebalance(&self) {
         self.ask(Command::Rebalance);
@@ -129,19 +153,31 @@ impl<S: Split> SourceControl<S> {
             }
             shared.commands.push(command);
         }
-        for reader in &shared.readers {
-            reader.wake();
-        }
+        shared.wake();
     }
 
-    /// What was asked for since the last call, by whichever reader comes first.
-    pub(crate) fn take(&self) -> Vec<Command<S>> {
+    /// What was asked for since the last call, by whichever `reader` comes first.
+    pub(crate) fn take(&self, reader: ReaderId) -> Vec<Command<S>> {
         let mut shared = self.lock();
         let mut commands = std::mem::take(&mut shared.commands);
+        if !shared.asking.is_empty() {
+            let mut asking = std::mem::take(&mut shared.asking);
+            shared.asked.append(&mut asking);
+            let answer_to = reader;
+            commands.push(Command::Explain { answer_to });
+        }
         if std::mem::take(&mut shared.stop) {
             commands.push(Command::Stop);
         }
         commands
+    }
+
+    /// Gives an explanation to whoever asked for one.
+    pub(crate) fn explained(&self, explanation: Explanation<S>) {
+        for asked in std::mem::take(&mut self.lock().asked) {
+            // Who does not want it any more has dropped the other end.
+            asked.send(explanation.clone()).ok();
+        }
     }
 
     pub(crate) fn listen(&self, reader: Waker) {
@@ -150,6 +186,14 @@ impl<S: Split> SourceControl<S> {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared<S>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Split> Shared<S> {
+    fn wake(&self) {
+        for reader in &self.readers {
+            reader.wake();
+        }
     }
 }
 

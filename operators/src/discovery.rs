@@ -24,7 +24,7 @@ use crate::split::Split;
 /// * **D6 Looks for the latest.** After a newer request to discover, what is found under its epoch is
 ///   what its metadata lists.
 /// * **D7 Resolves.** A request to resolve a split is answered once, with its number, its split and
-///   the position that the rule of the split says.
+///   the positions that the rules of the split say.
 /// * **D8 Knows that it does not know.** What cannot be asked is asked again with back-off until it
 ///   is answered or the metadata does not list it any more. A failure to ask is a [`Health`], never
 ///   an answer that something is not there.
@@ -37,6 +37,9 @@ use crate::split::Split;
 ///   what nobody can tell is `None`, at once.
 /// * **D13 Judges.** A request to judge is answered once, with its number, its split and what there is of
 ///   it.
+/// * **D14 Knows when it has found all.** Once everything that the metadata lists was asked for and
+///   answered, and what exists of it was found under the latest epoch, that is said, once at least. As
+///   long as something could not be asked for it is not.
 pub trait SplitDiscovery<S: Split>: 'static {
     /// Begins to find out what `request` asks.
     fn request(&mut self, request: DiscoveryRequest<S>);
@@ -48,8 +51,14 @@ pub trait SplitDiscovery<S: Split>: 'static {
     /// is durable.
     ///
     /// Nothing has to be done about it, which is the default; it is for who tells others how far the
-    /// source is. When the log is open, this is called for all that is in it. What is given again in a
-    /// replay is not bound again.
+    /// source is. It is always where a split is bound by what is in force in the log, and never more:
+    ///
+    /// * When the log is open, this is called for all that is in it.
+    /// * A run that goes back ([`At`](crate::resume::Resume::At)) tells where each split goes on, which
+    ///   can be an earlier position, once the log says that it went back, and not before. One that reads
+    ///   afresh tells nothing until a split has its start again.
+    /// * A run that gives ticks again ([`Replay`](crate::resume::Resume::Replay)) tells up to where splits
+    ///   were bound before. What is given again is not bound again, so that nothing goes back.
     fn bound(&mut self, _split: &S, _position: &S::Position) {}
 
     /// Hears what `split` is, as the log says: when the log is open for all that is in it, and whenever it
@@ -88,7 +97,7 @@ pub enum DiscoveryRequest<S: Split> {
         /// What to look for.
         metadata: S::Metadata,
     },
-    /// Find where reading `split` starts by its rule.
+    /// Find where reading `split` starts, and where it stops, by its rules.
     Resolve {
         /// Returned with the answer.
         request: RequestId,
@@ -148,7 +157,12 @@ pub enum DiscoveryEvent<S: Split> {
         /// The splits.
         splits: Vec<S>,
     },
-    /// Where reading a split starts.
+    /// All that the metadata lists was asked for, and what exists of it was found under this epoch.
+    AllFound {
+        /// The metadata epoch it was looked for under.
+        epoch: MetadataEpoch,
+    },
+    /// Where reading a split starts, and where it stops.
     Resolved {
         /// The request that is answered.
         request: RequestId,
@@ -156,7 +170,9 @@ pub enum DiscoveryEvent<S: Split> {
         split: S,
         /// Where its reading starts.
         start: S::Position,
-        /// The rule that says so, in words for a person.
+        /// Where its reading stops: nothing at this position or past it is read. `None`: nowhere.
+        stop: Option<S::Position>,
+        /// The rules that say so, in words for a person.
         rule: String,
     },
     /// Which of the ranges of a check cannot be read any more.

@@ -31,14 +31,28 @@ pub enum SourceEvent<S: Split> {
         /// The split.
         split: S,
     },
-    /// It is durable where reading a split starts.
+    /// It is durable where reading a split starts and stops.
     SplitResolved {
         /// The split.
         split: S,
         /// The position of the first record to read.
         start: S::Position,
-        /// The rule that says so, in words.
+        /// Where reading stops, if it does.
+        stop: Option<S::Position>,
+        /// The rules that say so, in words.
         rule: String,
+    },
+    /// A split was read to its stop, or starts there. What was emitted of it may not be durable yet.
+    SplitFinished {
+        /// The split.
+        split: S,
+        /// Where it stopped.
+        position: S::Position,
+    },
+    /// All splits that a bounded source reads are known.
+    AllFound {
+        /// How many there are.
+        splits: usize,
     },
     /// The assignor has run, and splits move.
     Planned {

@@ -171,6 +171,9 @@ pub enum DownCause<P> {
     /// What reads failed, by a panic for example. The reader tries again a few times, and then
     /// quarantines the split.
     Crashed,
+    /// What came is not what was written: its checksum says so. The way to here may have done it once, so
+    /// the reader tries again a few times, and then quarantines the split.
+    Damaged,
     /// What is to be read is not there any more. The split is released, and it is found out what is
     /// there.
     Lost(LossCause<P>),

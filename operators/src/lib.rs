@@ -49,7 +49,8 @@
 //! - [`protocol`]: what the enumerator and the readers say to each other.
 //! - [`fetcher`]: brings what was read, and wakes the operator by a [`wake::Waker`].
 //! - [`reader`]: decides what of it is emitted. A state machine without I/O, and its operator.
-//! - [`source`]: puts the operators together; [`control`] is what the user can ask them for.
+//! - [`source`]: puts the operators together; [`control`] is what the user can ask them for, and
+//!   [`explain`] what they answer.
 //! - `conformance`, with the feature of that name: tests what a source supplies.
 //!
 //! Who writes a source begins with the contracts in [`fetcher`] and [`discovery`] and the example
@@ -76,6 +77,7 @@ pub mod discovery;
 pub mod enumerator;
 pub mod epoch;
 pub mod event;
+pub mod explain;
 pub mod fetcher;
 pub mod health;
 #[doc(hidden)]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
 use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
+use crate::explain::Explanation;
 use crate::health::FailureKind;
 use crate::loss::LossCause;
 use crate::split::Split;
@@ -61,6 +62,8 @@ pub enum Directive<S: Split> {
     BeginReplay(Tick),
     /// What the next ticks to be given again stand for.
     Replay(Replay<S>),
+    /// What is done and why, for who asked near this reader.
+    Explained(Box<Explanation<S>>),
     /// The reader does not fit the others. It reads nothing.
     Reject {
         /// Why, in words for a person.
@@ -105,6 +108,8 @@ pub struct Assignment<S: Split> {
     pub metadata_epoch: MetadataEpoch,
     /// The position of the first record to read.
     pub start: S::Position,
+    /// Where reading stops: nothing at this position or past it is emitted. `None`: nowhere.
+    pub stop: Option<S::Position>,
 }
 
 /// What one reader tells the enumerator.
@@ -236,6 +241,11 @@ pub enum Command<S: Split> {
     Readmit(S),
     /// Put the answer of the metadata service in force that is held back, since it loses much.
     ConfirmMetadata,
+    /// Say what is done and why, by [`Directive::Explained`].
+    Explain {
+        /// The reader near which somebody asks.
+        answer_to: ReaderId,
+    },
     /// Run the assignor now.
     Rebalance,
     /// Say what the assignor would do, without doing it.
@@ -253,4 +263,6 @@ pub enum ReleaseReason {
     Revoked,
     /// The metadata does not list it.
     NotListed,
+    /// It was read to its stop.
+    Finished,
 }

@@ -199,6 +199,7 @@ impl SplitDiscovery<Letter> for Discovery {
                 request,
                 split,
                 start: 0,
+                stop: None,
                 rule: "earliest".to_owned(),
             },
         });

@@ -37,6 +37,8 @@ pub(super) struct Findings {
     topics: BTreeMap<TopicName, Topic>,
     /// Whether the cluster has answered since it is reached as it is.
     answered: bool,
+    /// The topics about which it has, so that what there is of them is known.
+    known: BTreeSet<TopicName>,
     /// What was last reported, and under which epoch.
     reported: Option<(MetadataEpoch, Report)>,
 }
@@ -55,6 +57,7 @@ impl Findings {
         identity: KafkaIdentity,
         partitions: &BTreeSet<Partition>,
     ) {
+        self.known.insert(topic.clone());
         let topic = self.topics.entry(topic).or_default();
         topic.identity = Some(identity);
         for presence in topic.partitions.values_mut() {
@@ -68,6 +71,7 @@ impl Findings {
 
     /// The cluster says that there is no `topic`.
     pub(super) fn does_not_exist(&mut self, topic: &TopicName) {
+        self.known.insert(topic.clone());
         if let Some(topic) = self.topics.get_mut(topic) {
             for presence in topic.partitions.values_mut() {
                 *presence = Presence::Gone;
@@ -83,6 +87,12 @@ impl Findings {
     /// Keeps the topics that are still listed.
     pub(super) fn retain(&mut self, mut listed: impl FnMut(&TopicName) -> bool) {
         self.topics.retain(|topic, _| listed(topic));
+        self.known.retain(listed);
+    }
+
+    /// Whether what there is of all `topics` is known.
+    pub(super) fn is_complete<'a>(&self, mut topics: impl Iterator<Item = &'a TopicName>) -> bool {
+        self.answered && topics.all(|topic| self.known.contains(topic))
     }
 
     /// The cluster has answered about all topics that it could be asked for.
@@ -93,6 +103,7 @@ impl Findings {
     /// The name may reach another cluster from here on: nothing is reported until it answers.
     pub(super) fn doubt(&mut self) {
         self.answered = false;
+        self.known.clear();
         let topics = self.topics.values_mut();
         for presence in topics.flat_map(|topic| topic.partitions.values_mut()) {
             if *presence == Presence::There {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 
-use crate::model::{ClientProperties, KafkaPosition, KafkaSplit, StartAt, StartRules, TopicName};
+use crate::model::{
+    ClientProperties, KafkaPosition, KafkaSplit, StartAt, StartRules, StopAt, TopicName,
+};
 
 /// For how long the control thread of a cluster that is not listed any more waits for positions: its
 /// splits are released then, and what was read of them last is bound at the end of the tick.
@@ -22,8 +24,8 @@ pub(super) type Bound = BTreeMap<KafkaSplit, KafkaPosition>;
 pub(super) struct Target {
     /// The metadata epoch that says so.
     pub(super) epoch: MetadataEpoch,
-    /// The topics, and where reading them starts as far as the metadata says it.
-    pub(super) topics: BTreeMap<TopicName, StartRules>,
+    /// The topics, and by which rules they are read.
+    pub(super) topics: BTreeMap<TopicName, TopicRules>,
     /// How the cluster is reached, with references to secrets.
     pub(super) properties: ClientProperties,
 }
@@ -33,6 +35,15 @@ impl Target {
     pub(super) fn asks_the_same(&self, other: &Self) -> bool {
         self.topics == other.topics && self.properties == other.properties
     }
+}
+
+/// By which rules a topic is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TopicRules {
+    /// Where reading starts, as far as anybody says it.
+    pub(super) starts: StartRules,
+    /// Where reading stops.
+    pub(super) stop: StopAt,
 }
 
 /// A split whose start is wanted.

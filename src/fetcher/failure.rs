@@ -14,6 +14,10 @@ const AUTO_OFFSET_RESET: i32 = -140;
 /// librdkafka's code for a truncated log, where it says so.
 const LOG_TRUNCATION: i32 = -139;
 
+/// A batch of records whose checksum is wrong, as librdkafka or a broker says it, and one that cannot be
+/// decompressed.
+const DAMAGED: [i32; 3] = [-199, 2, -198];
+
 /// What can be done about `error`, met when a split of `topic` was read at `position`, and the words
 /// for it, which are printed after the name of the split.
 pub(super) fn describe(
@@ -38,6 +42,12 @@ pub(super) fn describe(
              expected one that the broker still holds: {words}"
         );
         (DownCause::Lost(LossCause::OutOfRange), message)
+    } else if DAMAGED.contains(&error.code) {
+        let message = format!(
+            "the records of topic {topic} at position {position} are damaged; \
+             expected what was written: {words}"
+        );
+        (DownCause::Damaged, message)
     } else {
         let message = format!("reading topic {topic} at position {position} failed: {words}");
         (DownCause::Failed(FailureKind::Transient), message)
@@ -108,6 +118,15 @@ mod tests {
 
         assert_eq!(cause, DownCause::Lost(LossCause::Truncated(None)));
         assert_eq!(above, DownCause::Lost(LossCause::Truncated(None)));
+    }
+
+    #[test]
+    fn what_is_damaged_is_told_from_what_fails() {
+        for code in DAMAGED {
+            let (cause, message) = described(code, "MessageSet failed CRC32C check");
+            assert_eq!(cause, DownCause::Damaged);
+            assert!(message.contains("position 120 are damaged"), "{message}");
+        }
     }
 
     #[test]

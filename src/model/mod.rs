@@ -6,8 +6,10 @@ mod position;
 mod properties;
 mod split;
 mod start;
+mod stop;
 mod stored;
 mod stored_starts;
+mod stored_stops;
 mod stream;
 pub(crate) mod words;
 
@@ -18,4 +20,5 @@ pub use self::properties::ClientProperties;
 pub(crate) use self::properties::is_secret;
 pub use self::split::{Generation, KafkaClusterId, KafkaIdentity, KafkaSplit, Partition, TopicId};
 pub use self::start::{StartAt, StartRules};
-pub use self::stream::{ClusterMetadata, KafkaStream, StopAt, StreamTopics, StreamsMetadata};
+pub use self::stop::StopAt;
+pub use self::stream::{ClusterMetadata, KafkaStream, StreamTopics, StreamsMetadata};

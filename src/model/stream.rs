@@ -7,8 +7,8 @@ use timely_splits::loss::{LossKind, LossPolicy};
 use timely_splits::split::{Loss, Metadata};
 
 use super::{
-    ClientProperties, ClusterId, KafkaSplit, LossRules, NameError, StartAt, StartRules, StreamId,
-    TopicName,
+    ClientProperties, ClusterId, KafkaSplit, LossRules, NameError, StartAt, StartRules, StopAt,
+    StreamId, TopicName,
 };
 
 /// All that a metadata service says at one time.
@@ -39,6 +39,8 @@ pub struct KafkaStream {
     pub clusters: BTreeMap<ClusterId, StreamTopics>,
     /// Where reading starts in clusters that do not say it.
     pub starts: StartRules,
+    /// Where reading stops in clusters that do not say it; `None` leaves it to the source.
+    pub stop: Option<StopAt>,
     /// What is done about records that are no longer there.
     pub losses: LossRules,
 }
@@ -52,19 +54,10 @@ pub struct StreamTopics {
     pub starts: StartRules,
     /// Where reading starts in topics that say it, all of which are among `topics`.
     pub topic_starts: BTreeMap<TopicName, StartRules>,
-    /// Where reading stops; `None` leaves it to the source.
+    /// Where reading stops in topics that do not say it; `None` leaves it to the stream.
     pub stop: Option<StopAt>,
-}
-
-/// Where the reading of a partition stops.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[non_exhaustive]
-pub enum StopAt {
-    /// Nowhere: records that are yet to be written are read too.
-    #[default]
-    Never,
+    /// Where reading stops in topics that say it, all of which are among `topics`.
+    pub topic_stops: BTreeMap<TopicName, StopAt>,
 }
 
 impl KafkaStream {
@@ -118,6 +111,42 @@ impl KafkaStream {
         read.topics.insert(topic.clone());
         read.topic_starts.entry(topic).or_default().start = Some(start);
         Ok(self)
+    }
+
+    /// The same with the reading of `cluster` stopping at `stop`.
+    ///
+    /// # Errors
+    ///
+    /// If `cluster` cannot be the name of a cluster.
+    pub fn with_stop(mut self, cluster: &str, stop: StopAt) -> Result<Self, NameError> {
+        let read = self.clusters.entry(ClusterId::new(cluster)?).or_default();
+        read.stop = Some(stop);
+        Ok(self)
+    }
+
+    /// The same with the reading of `topic` of `cluster` stopping at `stop`. It is read too.
+    ///
+    /// # Errors
+    ///
+    /// If `cluster` or `topic` cannot be such a name.
+    pub fn with_topic_stop(
+        mut self,
+        cluster: &str,
+        topic: &str,
+        stop: StopAt,
+    ) -> Result<Self, NameError> {
+        let read = self.clusters.entry(ClusterId::new(cluster)?).or_default();
+        let topic = TopicName::new(topic)?;
+        read.topics.insert(topic.clone());
+        read.topic_stops.insert(topic, stop);
+        Ok(self)
+    }
+
+    /// The same with `stop` for clusters and topics that do not say where reading them stops.
+    #[must_use]
+    pub fn with_stops(mut self, stop: StopAt) -> Self {
+        self.stop = Some(stop);
+        self
     }
 
     /// The same with `starts` for clusters and topics that do not say where reading them starts.
@@ -287,6 +316,18 @@ impl StreamsMetadata {
             .filter_map(|stream| stream.starts_of(cluster, topic))
             .fold(StartRules::default(), |first, next| first.or(&next))
     }
+
+    /// The stopping rule of a topic: that of the nearest place which gives one, as for
+    /// [`starts`](Self::starts).
+    #[must_use]
+    pub fn stop(&self, cluster: &ClusterId, topic: &TopicName) -> Option<&StopAt> {
+        self.streams.values().find_map(|stream| {
+            let read = stream.clusters.get(cluster)?;
+            let of_topic = read.topic_stops.get(topic);
+            let said = || of_topic.or(read.stop.as_ref()).or(stream.stop.as_ref());
+            read.topics.contains(topic).then(said)?
+        })
+    }
 }
 
 #[cfg(test)]
@@ -339,5 +380,28 @@ mod tests {
         );
 
         assert_eq!(starts.start, Some(StartAt::Latest));
+    }
+
+    #[test]
+    fn the_stop_of_the_nearest_place_wins() {
+        let stream = KafkaStream::new()
+            .with_topics("east", ["orders"])
+            .and_then(|stream| stream.with_topics("west", ["orders"]))
+            .and_then(|stream| stream.with_stop("east", StopAt::End))
+            .and_then(|stream| stream.with_topic_stop("east", "retry", StopAt::Never))
+            .unwrap();
+        let time = StopAt::Time { record_time_ms: 1 };
+        let all = metadata()
+            .with_stream("c", stream.with_stops(time.clone()))
+            .unwrap();
+        let stop = |cluster, topic| {
+            let (cluster, topic) = (ClusterId::new(cluster), TopicName::new(topic));
+            all.stop(&cluster.unwrap(), &topic.unwrap())
+        };
+
+        assert_eq!(stop("east", "retry"), Some(&StopAt::Never));
+        assert_eq!(stop("east", "orders"), Some(&StopAt::End));
+        assert_eq!(stop("west", "orders"), Some(&time));
+        assert_eq!(stop("west", "retry"), None);
     }
 }

@@ -15,7 +15,7 @@ use crate::fetcher::Settings as FetchSettings;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
 };
-use crate::model::{ClientProperties, KafkaSplit, LossRules, StartAt, StartRules};
+use crate::model::{ClientProperties, KafkaSplit, LossRules, StartAt, StartRules, StopAt};
 
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
@@ -100,6 +100,8 @@ pub(crate) struct Settings {
     pub(super) name: String,
     pub(super) subscription: Subscription,
     pub(super) starts: StartRules,
+    pub(super) stop: StopAt,
+    pub(super) bounded: bool,
     pub(super) properties: ClientProperties,
     pub(super) tick_interval: Duration,
     pub(super) discovery_interval: Duration,
@@ -118,6 +120,8 @@ impl Default for Settings {
             name: "kafka".to_owned(),
             subscription: Subscription::streams::<&str>([]),
             starts: StartRules::default(),
+            stop: StopAt::Never,
+            bounded: false,
             properties: ClientProperties::new(),
             tick_interval: Duration::from_millis(100),
             discovery_interval: Duration::from_secs(5),
@@ -136,6 +140,8 @@ impl Settings {
     pub(super) fn discovery(&self) -> DiscoveryOptions {
         DiscoveryOptions {
             starts: self.starts.clone(),
+            stop: self.stop.clone(),
+            bounded: self.bounded,
             interval: self.discovery_interval,
             properties: self.fetching().control(&ClientProperties::new()),
             metadata: self.metadata.clone(),
@@ -175,6 +181,8 @@ impl Settings {
             ("name", self.name.clone()),
             ("subscription", format!("{:?}", self.subscription)),
             ("starts", format!("{:?}", self.starts)),
+            ("stop", format!("{:?}", self.stop)),
+            ("bounded", self.bounded.to_string()),
             ("tick_interval", format!("{:?}", self.tick_interval)),
             (
                 "discovery_interval",
@@ -243,6 +251,34 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// Where reading stops in partitions for which the metadata does not say it. The default is
+    /// [`StopAt::Never`].
+    ///
+    /// A partition ends at its stop, and the source goes on, looking for others, unless it is
+    /// [bounded](Self::bounded).
+    #[must_use]
+    pub fn stop(mut self, stop: StopAt) -> Self {
+        self.settings.stop = stop;
+        self
+    }
+
+    /// Reads what there is, and ends by itself.
+    ///
+    /// The partitions are those that are found when all clusters have answered for the first time;
+    /// none is added later, also not after a restart. Each is read up to where it ends when it is
+    /// found, or to its [stop](Self::stop) if that is before. When all are finished, or are not listed
+    /// or do not exist any more, the last tick is closed, and the dataflow can end.
+    ///
+    /// A partition that is quarantined or paused was not read to its stop: the source goes on until
+    /// somebody readmits or resumes it or the metadata does not list it any more, and says so in the
+    /// health stream. It waits likewise for a cluster that does not answer, and for a stream that is
+    /// subscribed by name and not described.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.settings.bounded = true;
+        self
+    }
+
     /// Where bindings become durable. Without a log they are kept in memory, and a source that is
     /// started again starts anew.
     #[must_use]
@@ -270,7 +306,7 @@ impl KafkaSourceBuilder {
 
     /// What is done about records that are no longer there, in streams for which the metadata does not say
     /// it; by default their partitions stay at their positions until they are readmitted. The
-    /// [manual](crate::manual::_8_losses) has a table of the policies.
+    /// [manual](crate::manual::_9_losses) has a table of the policies.
     #[must_use]
     pub fn losses(mut self, losses: LossRules) -> Self {
         self.settings.losses = losses;

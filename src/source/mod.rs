@@ -319,6 +319,7 @@ impl KafkaSource {
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
                 resume: settings.resume,
+                bounded: settings.bounded,
                 identify_every: Some(settings.identify_every),
                 identify_within: settings.identify_within,
                 losses: settings.losses.policies(),

@@ -29,10 +29,6 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
         SourceEvent::MetadataAdopted { epoch, metadata } => {
             tracing::info!("metadata epoch {epoch}: {}", Streams(metadata));
         }
-        SourceEvent::SplitFound { split } => tracing::debug!("split {split}: found"),
-        SourceEvent::SplitResolved { split, start, rule } => {
-            tracing::debug!("split {split}: starts at {start}, by the rule: {rule}");
-        }
         SourceEvent::Planned {
             epoch,
             assigned,
@@ -50,12 +46,6 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             "split {split}: assigned to worker {reader} at {start}, for the {} time",
             ordinal(split_epoch.0)
         ),
-        SourceEvent::SplitGone { split } => {
-            tracing::warn!("split {split}: does not exist any more; its position is kept");
-        }
-        SourceEvent::SplitForgotten { split, position } => {
-            tracing::warn!("split {split}: its position {position} is not kept any longer");
-        }
         SourceEvent::SplitHot {
             split,
             bytes_per_second,
@@ -69,10 +59,7 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             next,
             why,
         } => {
-            let why = match why {
-                ReleaseReason::Revoked => "to be moved",
-                ReleaseReason::NotListed => "since the metadata does not list it; kept",
-            };
+            let why = in_words(*why);
             tracing::debug!("split {split}: released by worker {reader} at {next}, {why}");
         }
         SourceEvent::FetcherDown {
@@ -87,7 +74,46 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
         }
         SourceEvent::Health(health) => tell_health(worker, health),
         SourceEvent::Ended => tracing::info!("the last tick is durable: the source has ended"),
+        other => tell_life(other),
+    }
+}
+
+/// Tells what becomes of splits that nobody has.
+fn tell_life(event: &SourceEvent<KafkaSplit>) {
+    match event {
+        SourceEvent::SplitFound { split } => tracing::debug!("split {split}: found"),
+        SourceEvent::SplitResolved {
+            split,
+            start,
+            stop,
+            rule,
+        } => match stop {
+            None => tracing::debug!("split {split}: starts at {start}, by the rule: {rule}"),
+            Some(stop) => tracing::debug!(
+                "split {split}: starts at {start} and stops at {stop}, by the rules: {rule}"
+            ),
+        },
+        SourceEvent::SplitFinished { split, position } => {
+            tracing::debug!("split {split}: finished at {position}");
+        }
+        SourceEvent::AllFound { splits } => {
+            tracing::info!("{} in all; none is added", counted(*splits, "split"));
+        }
+        SourceEvent::SplitGone { split } => {
+            tracing::warn!("split {split}: does not exist any more; its position is kept");
+        }
+        SourceEvent::SplitForgotten { split, position } => {
+            tracing::warn!("split {split}: its position {position} is not kept any longer");
+        }
         _ => {}
+    }
+}
+
+fn in_words(why: ReleaseReason) -> &'static str {
+    match why {
+        ReleaseReason::Revoked => "to be moved",
+        ReleaseReason::NotListed => "since the metadata does not list it; kept",
+        ReleaseReason::Finished => "since it stops there",
     }
 }
 

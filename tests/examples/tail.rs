@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use timely_kafka::embedded::{EmbeddedCluster, EmbeddedRecord};
@@ -185,6 +186,27 @@ fn sigterm_ends_in_time_with_whole_ticks_printed_while_records_keep_coming() {
     assert_in_order(&objects);
     assert_eq!(status, Some(0));
     assert_eq!(tail.rest_of_errors(), [] as [String; 0]);
+}
+
+#[test]
+fn sigusr1_has_it_said_what_is_read_from_where_on_and_why() {
+    let clusters = Clusters::start(&["east"], &["east"]);
+    clusters.write("east", 0, numbered(0..10));
+    let tail = tail(&clusters.file(), &["-w", "2"]);
+    for _ in 0..10 {
+        tail.line();
+    }
+
+    tail.signal(Signal::USR1);
+
+    tail.error_with("metadata: epoch 1, its service answered 0 s ago");
+    tail.error_with("option tick_interval: 100ms");
+    let said = tail.error_with("split east/orders/0: reading by reader");
+    assert!(
+        said.contains("; went on at 0, by the rule: earliest, at "),
+        "{said}"
+    );
+    tail.error_with("split east/orders/1: assigned by reader");
 }
 
 #[test]

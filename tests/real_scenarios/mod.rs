@@ -6,6 +6,7 @@ pub(crate) mod offsets;
 pub(crate) mod replays;
 pub(crate) mod shapes;
 pub(crate) mod starts;
+pub(crate) mod stops;
 pub(crate) mod transactions;
 pub(crate) mod undisturbed;
 

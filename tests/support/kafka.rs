@@ -33,6 +33,8 @@ use requests::parse_log;
 
 #[path = "kafka/requests.rs"]
 mod requests;
+#[path = "kafka/segments.rs"]
+mod segments;
 
 /// Guards against hangs only; everything here takes seconds at most.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -247,6 +249,21 @@ impl RealKafka {
             failed, None,
             "cluster {cluster}: writing to {topic}/{partition}"
         );
+    }
+
+    /// Changes bytes of a partition on the disks of its brokers, which go on serving it.
+    pub(crate) fn overwrite(
+        &self,
+        cluster: &str,
+        topic: &str,
+        partition: i32,
+        old: &[u8],
+        new: &[u8],
+    ) {
+        assert_eq!(old.len(), new.len());
+        let folder = self.state.path().join(cluster);
+        let found = segments::overwrite(&folder, &format!("{topic}-{partition}"), old, new);
+        assert!(found > 0, "no segment of {topic}/{partition} has the bytes");
     }
 
     /// What the brokers of a cluster have answered so far, in the order of their answers.

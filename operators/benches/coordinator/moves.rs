@@ -235,6 +235,7 @@ impl SplitDiscovery<Part> for Once {
                 request,
                 split,
                 start: 0,
+                stop: None,
                 rule: "earliest".to_owned(),
             },
         });

@@ -166,6 +166,7 @@ impl<A: Assignor<Part>> Driven<A> {
                         request,
                         split,
                         start,
+                        stop: None,
                         rule: "earliest".to_owned(),
                     };
                     self.coordinator.handle_discovery(resolved, self.now);

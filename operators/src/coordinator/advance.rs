@@ -41,6 +41,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.phase == Phase::Running {
             self.expire(now);
             self.plan(now);
+            self.end_bounded(now);
             self.close(now);
             self.prove(now);
             self.reserve(now);
@@ -80,9 +81,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             // Before the reservation: once a tick is open the frontier has passed those that are void, and
             // a sink may say so. If the log does not say it as well, they are taken for given.
             if std::mem::take(&mut self.rewound) {
+                // And before what was learnt while readers were missing: a split that starts anew would
+                // start twice if the log ended in between.
                 let mut snapshot = self.snapshot();
                 snapshot.rewound = true;
-                self.to_append.push(LogRecord::Snapshot(snapshot));
+                (snapshot.splits).retain(|one| self.bound.contains_key(&one.split));
+                snapshot.count = snapshot.splits.len() as u64;
+                self.to_append.insert(1, LogRecord::Snapshot(snapshot));
             }
             self.reserve_epochs();
             self.ask_reservation(self.tick_after(self.ticks.asked, now));
@@ -289,6 +294,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let ranges = binding.ranges.len();
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
+                if defect::is(Defect::FrontierBeforeDurable) {
+                    self.broadcast(&Directive::Durable(tick));
+                }
                 // Who was readmitted before the tick in which it failed was closed stays readmitted.
                 let stays = |error: &&SplitError<S>| error.then == Aftermath::Stays;
                 let failed = binding.errors.iter().filter(stays);

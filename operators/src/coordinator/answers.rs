@@ -188,6 +188,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         Ok(())
     }
 
+    /// What an answer would lose that is held back.
+    pub(super) fn held_back(&self) -> Vec<Loss> {
+        let held = self.answers.held.as_ref().zip(self.in_force());
+        let losses = held.map(|(held, before)| before.losses(&held.metadata));
+        let mut losses = losses.unwrap_or_default();
+        losses.retain(|loss| !loss.lost.is_empty());
+        losses
+    }
+
+    /// How long ago the service last answered, if it has in this run.
+    pub(super) fn metadata_age(&self, now: Duration) -> Option<Duration> {
+        let answered = self.answers.answered?;
+        Some(now.saturating_sub(answered))
+    }
+
     /// When it is to be told that what is in force is old.
     pub(super) fn stale_due(&self) -> Option<Duration> {
         self.answers.stale_due.filter(|_| self.metadata.is_some())

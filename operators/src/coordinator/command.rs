@@ -40,6 +40,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Command::Pause(split) => self.pause(&split, true, now),
             Command::Resume(split) => self.pause(&split, false, now),
             Command::Readmit(split) => self.readmit(split, now),
+            Command::Explain { answer_to } => {
+                self.explain_to(answer_to, now);
+                Ok(())
+            }
             Command::ConfirmMetadata => self.confirm_metadata(now),
             Command::Rebalance => {
                 self.planning.obey(now);

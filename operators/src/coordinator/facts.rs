@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::bounded::Bounded;
 use super::ownership::{Entry, Ownership};
 use super::replay::Replaying;
 use super::restore::Restored;
@@ -14,6 +15,7 @@ use crate::defect::{self, Defect};
 use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
+use crate::explain::OriginKind;
 use crate::log::LogRecord;
 use crate::protocol::Directive;
 use crate::split::{Metadata, Split};
@@ -30,7 +32,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.answers.stored = Some(metadata);
         }
         self.rewound = restored.rewound;
+        self.restore_bounded(restored.all_found, &restored.splits);
         self.replaying = restored.replay.map(Replaying::new);
+        let bound = restored.bound.unwrap_or_else(|| self.name_of(now));
         for (split, one) in restored.splits {
             let position = one.position;
             let again = (self.replaying.as_ref())
@@ -41,22 +45,25 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             if one.quarantined {
                 self.quarantined.insert(split.clone());
             }
-            let ownership = if one.quarantined && !again {
-                Ownership::Quarantined { next, since }
-            } else {
-                Ownership::Idle { next, since }
-            };
             let listed = match &self.metadata {
                 Some(metadata) => metadata.lists(&split),
                 None => defect::is(Defect::RestoredBeforeMetadata),
             };
+            let stop = one.stop.filter(|_| !defect::is(Defect::StopForgotten));
+            let mut entry = Entry::restored(stop, listed, self.epochs.first);
+            entry.ownership = if one.quarantined && !again {
+                Ownership::Quarantined { next, since }
+            } else {
+                entry.at_rest(next, since)
+            };
             self.bound.insert(split.clone(), position);
-            let mut entry = Entry::restored(ownership, listed, self.epochs.first);
             entry.paused = one.paused && !defect::is(Defect::PauseForgotten);
             if let Some(replaying) = self.replaying.as_mut().filter(|_| entry.paused && again) {
                 entry.paused = false;
                 replaying.pause_after(split.clone());
             }
+            let (why, at) = (OriginKind::Log, bound);
+            (entry.story).goes_on(self.bound[&split].clone(), why, at);
             entry.identity = one.identity;
             entry.verified = defect::is(Defect::RestoredBeforeMetadata);
             entry.unlisted_since = one.unlisted_since;
@@ -89,6 +96,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.bound.remove(split);
         self.quarantined.remove(split);
         self.planning.forget(split);
+        self.look_for_end(split);
         let origin = split.origin();
         if self.generations.get(&origin) == Some(split) {
             self.generations.remove(&origin);
@@ -124,6 +132,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.metadata_epoch = self.metadata_epoch.next();
         let epoch = self.metadata_epoch;
+        self.search_again();
         self.tell(SourceEvent::MetadataAdopted {
             epoch,
             metadata: metadata.clone(),
@@ -165,6 +174,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         };
         let was_present = entry.present();
+        if listed && entry.unlisted_since.is_some() {
+            entry.is_back(at);
+        }
         entry.listed = listed;
         // What is there under its name when it comes back may be another one.
         entry.verified &= listed;
@@ -198,7 +210,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             | Ownership::Idle { .. }
             | Ownership::Assigned(_)
             | Ownership::Releasing(_)
-            | Ownership::Quarantined { .. } => {}
+            | Ownership::Quarantined { .. }
+            | Ownership::Finished { .. } => {}
         }
         self.reconsider(split, now);
     }
@@ -220,6 +233,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         splits: Vec<FoundSplit<S>>,
         now: Duration,
     ) {
+        let at = self.name_of(now);
         let Some(metadata) = self
             .metadata
             .as_ref()
@@ -241,9 +255,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for group in &known {
             self.heard_of(group);
         }
+        let closed = self.bounded.as_ref().is_some_and(Bounded::is_complete);
         for mut found in listed {
             found.split = self.read_as(found.split);
             if !self.splits.contains_key(&found.split) {
+                // What a bounded source reads was settled when all was found for the first time.
+                if closed {
+                    continue;
+                }
                 let sibling = known.contains(&S::Metadata::group_of(&found.split));
                 let request = self.next_request();
                 let mut entry = Entry::found(request, self.forgotten);
@@ -260,8 +279,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .get_mut(&found.split)
                 .expect("it is there by now");
             entry.racks = found.racks;
-            let back =
-                std::mem::take(&mut entry.gone) | !std::mem::replace(&mut entry.verified, true);
+            entry.found_under = epoch;
+            let gone = std::mem::take(&mut entry.gone);
+            if gone {
+                entry.is_back(at);
+            }
+            let back = gone | !std::mem::replace(&mut entry.verified, true);
             if self.is_replaced(&found.split, found.identity) {
                 self.replaced(&found.split, now);
             } else if back {
@@ -311,6 +334,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let (next, since) = (next.clone(), *since);
             entry.ownership = Ownership::Quarantined { next, since };
         }
+        let finished = entry.is_finished();
         let is_moving = || self.moving().any(|(moving, _, _)| moving == split);
         if self.phase == Phase::Replaying && (held || is_moving()) {
             let why = format!(
@@ -321,6 +345,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         self.reconsider(split, now);
+        if finished {
+            self.tell(SourceEvent::Health(Health::new(
+                format!("split {split}"),
+                HealthStatus::Failing(FailureKind::Definite),
+                "it was replaced by another one of the same name, which is not read: it had come to its \
+                 stop",
+            )));
+        }
         // Whoever has it releases it first.
         self.judge_replaced(split, now);
     }
@@ -377,17 +409,22 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         &mut self,
         request: RequestId,
         split: &S,
-        start: S::Position,
+        (start, stop): (S::Position, Option<S::Position>),
         rule: String,
     ) {
+        if !self.stops(split, stop.as_ref()) {
+            return;
+        }
         match self.splits.get_mut(split) {
             Some(entry) if entry.ownership == Ownership::Resolving(request) => {
                 entry.ownership = Ownership::Recording(start.clone());
+                entry.stop.clone_from(&stop);
                 entry.rule = rule;
                 let (identity, paused) = (entry.identity.clone(), entry.paused);
                 self.to_append.push(LogRecord::Start {
                     split: split.clone(),
                     start,
+                    stop,
                 });
                 if let Some(identity) = identity {
                     let split = split.clone();
@@ -408,18 +445,23 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// The start of a split is durable.
     pub(super) fn recorded(&mut self, split: S, start: S::Position, now: Duration) {
+        let at = self.name_of(now);
         let entry = self
             .splits
             .get_mut(&split)
             .expect("a recorded split is kept");
-        entry.ownership = Ownership::Idle {
-            next: start.clone(),
-            since: now,
-        };
         let rule = std::mem::take(&mut entry.rule);
+        let stop = entry.stop.clone();
+        (entry.story).goes_on(start.clone(), OriginKind::Rule(rule.clone()), at);
         self.bound.insert(split.clone(), start.clone());
+        self.tell(SourceEvent::SplitResolved {
+            split: split.clone(),
+            start: start.clone(),
+            stop,
+            rule,
+        });
+        self.rest(&split, start, now);
         self.reconsider(&split, now);
-        self.tell(SourceEvent::SplitResolved { split, start, rule });
     }
 
     /// The binding of a tick is durable.

@@ -252,6 +252,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let mut entry = Entry::found(RequestId::default(), before.split_epoch);
             entry.ownership = Ownership::Recording(start.clone());
             entry.racks.clone_from(&before.racks);
+            entry.stop.clone_from(&before.stop);
+            entry.found_under = before.found_under;
             entry.listed = before.listed;
             entry.unlisted_since = before.unlisted_since;
             entry.gone = before.gone;
@@ -293,8 +295,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let next = next.clone();
                 // If it is kept, it is for as long as before.
                 let since = entry.ownership.kept().map_or(now, |(_, since)| since);
-                entry.ownership = Ownership::Idle { next, since };
                 let split = split.clone();
+                self.rest(&split, next, since);
                 self.reconsider(&split, now);
             }
             self.tell(SourceEvent::SplitLost {

@@ -8,13 +8,16 @@
 
 mod advance;
 mod answers;
+mod bounded;
 mod command;
+mod explain;
 mod facts;
 mod identity;
 mod kept;
 mod loss;
 mod options;
 mod ownership;
+mod phase;
 mod plan;
 mod replay;
 mod report;
@@ -45,9 +48,11 @@ use crate::tick::Tick;
 
 use self::answers::Answers;
 pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
+use self::bounded::Bounded;
 use self::identity::Proofs;
 pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
+use self::phase::{Awaited, Phase};
 use self::plan::Planning;
 use self::replay::Replaying;
 pub(crate) use self::restore::{Restoration, Restored};
@@ -96,8 +101,8 @@ pub enum Intention<S: Split> {
 ///   reserved before it is opened and a split epoch before it is assigned, and a binding is durable
 ///   before [`Directive::Durable`] and [`Intention::Publish`].
 /// * **Metadata first.** What is known from before a restart is read only once the metadata lists it.
-/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment, request or metadata
-///   epoch is ignored and counted.
+/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment,
+///   request or metadata epoch is ignored and counted.
 #[derive(Clone)]
 pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     options: CoordinatorOptions,
@@ -148,6 +153,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     replaying: Option<Replaying<S>>,
     /// What the metadata service answered meanwhile.
     after_replay: Option<S::Metadata>,
+    /// How far it is from its end, if it is to end by itself.
+    bounded: Option<Bounded<S>>,
     /// To be appended when the append under way is answered: bindings and reservations, of which
     /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
@@ -158,43 +165,12 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     ignored: u64,
 }
 
-/// How far the run has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    /// The log is being opened, or readers are missing.
-    Gathering { log_open: bool },
-    /// The first reservation of ticks is not durable.
-    Reserving,
-    /// Ticks that were bound before are given again.
-    Replaying,
-    /// Splits are read.
-    Running,
-    /// Something is wrong that only a person can mend. The frontier stays where it is.
-    Wedged,
-    /// It ended before anything was read.
-    Ended,
-}
-
-/// What is awaited of a split: one thing at a time, by a deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Awaited {
-    /// Where reading the split starts, and how long it was waited for.
-    Start(RequestId, Duration),
-    /// That a reader is prepared to take it from the one that has it.
-    Prepared(ReaderId),
-    /// That its reader releases it.
-    Release,
-    /// What there is of it, and how long it was waited for.
-    Judgement(RequestId, Duration),
-    /// That it is time to look again what there is of it.
-    AnotherLook,
-}
-
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A coordinator that knows no readers and no splits.
     pub fn new(mut options: CoordinatorOptions, assignor: A) -> Self {
         options.plan_interval = (options.plan_interval).or_else(|| assignor.plan_interval());
         Self {
+            bounded: options.bounded.then(Bounded::new),
             options,
             phase: Phase::Gathering { log_open: false },
             incarnation: Incarnation::default(),
@@ -343,7 +319,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub fn handle_appended(&mut self, now: Duration) {
         for record in std::mem::take(&mut self.appending) {
             match record {
-                LogRecord::Start { split, start } => self.recorded(split, start, now),
+                LogRecord::Start { split, start, .. } => self.recorded(split, start, now),
                 LogRecord::Binding(binding) => self.durable(binding, now),
                 LogRecord::Identified { split, identity } => {
                     self.intentions.push_back(Intention::Know(split, identity));
@@ -351,6 +327,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
                 LogRecord::ReservedEpochs(epoch) => self.epochs.reserved = epoch,
                 LogRecord::Incarnation(_)
+                | LogRecord::AllFound
                 | LogRecord::Metadata { .. }
                 | LogRecord::Readmitted(_)
                 | LogRecord::Forgotten(_)
@@ -383,12 +360,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             DiscoveryEvent::MetadataFailed => self.metadata_failed(now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
             DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
+            DiscoveryEvent::AllFound { epoch } => self.all_found(epoch, now),
             DiscoveryEvent::Resolved {
                 request,
                 split,
                 start,
+                stop,
                 rule,
-            } => self.resolved(request, &split, start, rule),
+            } => self.resolved(request, &split, (start, stop), rule),
             DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
             DiscoveryEvent::Identified { request, splits } => self.identified(request, splits),
             DiscoveryEvent::Judged {
@@ -447,7 +426,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
         (&self.proofs, &self.generations).hash(hasher);
-        (&self.replaying, &self.after_replay).hash(hasher);
+        (&self.replaying, &self.after_replay, &self.bounded).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);
     }

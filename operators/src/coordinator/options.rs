@@ -13,6 +13,9 @@ pub struct CoordinatorOptions {
     pub readers: usize,
     /// Where to go on if the log has records.
     pub resume: Resume,
+    /// Whether the source ends by itself once all splits are read to their stops: those that the first
+    /// complete search finds.
+    pub bounded: bool,
     /// How long a tick stays open.
     pub tick_interval: Duration,
     /// How many closed ticks may wait for the log.
@@ -74,6 +77,7 @@ impl CoordinatorOptions {
         Self {
             readers,
             resume: Resume::Continue,
+            bounded: false,
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::Awaited;
 use super::loss::Loss;
 use crate::assignor::SplitLoad;
-use crate::epoch::{ReaderId, RequestId, SplitEpoch};
+use crate::epoch::{MetadataEpoch, ReaderId, RequestId, SplitEpoch};
+use crate::explain::{OriginKind, Story};
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -29,6 +30,10 @@ pub(super) struct Entry<S: Split> {
     pub(super) verified: bool,
     /// Where it can be read from: the best place first.
     pub(super) racks: Vec<String>,
+    /// Where its reading stops, if it does. Nothing at this position or past it is read.
+    pub(super) stop: Option<S::Position>,
+    /// The metadata epoch under which it was last found.
+    pub(super) found_under: MetadataEpoch,
     /// Whether the metadata lists it.
     pub(super) listed: bool,
     /// When the metadata stopped to list it, if it does not.
@@ -51,6 +56,8 @@ pub(super) struct Entry<S: Split> {
     /// What was told of why it is not read, if it fails.
     pub(super) failing: Option<String>,
     pub(super) load: SplitLoad,
+    /// What is told of it.
+    pub(super) story: Story<S>,
     /// The bytes that were emitted since the load was last taken.
     pub(super) emitted: u64,
 }
@@ -73,6 +80,8 @@ pub(super) enum Ownership<S: Split> {
     Releasing(ReaderId),
     /// Nobody: it failed at `next` in a way that lasts. It is kept at it like one that is idle.
     Quarantined { next: S::Position, since: Duration },
+    /// Nobody: it was read to its stop, or starts there. It is kept at it like one that is idle.
+    Finished { next: S::Position, since: Duration },
 }
 
 impl<S: Split> Entry<S> {
@@ -88,6 +97,8 @@ impl<S: Split> Entry<S> {
             lost_at: None,
             verified: false,
             racks: Vec::new(),
+            stop: None,
+            found_under: MetadataEpoch::default(),
             listed: true,
             unlisted_since: None,
             gone: false,
@@ -99,16 +110,29 @@ impl<S: Split> Entry<S> {
             prepared: None,
             failing: None,
             load: SplitLoad::default(),
+            story: Story::new(),
             emitted: 0,
         }
     }
 
     /// A split whose position is known from the log. It is assigned above `split_epoch`.
-    pub(super) fn restored(ownership: Ownership<S>, listed: bool, split_epoch: SplitEpoch) -> Self {
+    pub(super) fn restored(
+        stop: Option<S::Position>,
+        listed: bool,
+        split_epoch: SplitEpoch,
+    ) -> Self {
         Self {
-            ownership,
+            stop,
             listed,
             ..Self::found(RequestId::default(), split_epoch)
+        }
+    }
+
+    /// It is there again, at `at`: it goes on where it was kept, if nobody has it.
+    pub(super) fn is_back(&mut self, at: Tick) {
+        if let Some((next, _)) = self.ownership.kept() {
+            let next = next.clone();
+            self.story.goes_on(next, OriginKind::Kept, at);
         }
     }
 
@@ -123,6 +147,20 @@ impl<S: Split> Entry<S> {
         self.listed && !self.gone
     }
 
+    /// Who has it from `since` on if nobody reads it, and it is at `next`: it is finished if it stops
+    /// there.
+    pub(super) fn at_rest(&self, next: S::Position, since: Duration) -> Ownership<S> {
+        if self.stop.as_ref().is_some_and(|stop| next >= *stop) {
+            Ownership::Finished { next, since }
+        } else {
+            Ownership::Idle { next, since }
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self.ownership, Ownership::Finished { .. })
+    }
+
     pub(super) fn is_quarantined(&self) -> bool {
         matches!(self.ownership, Ownership::Quarantined { .. })
     }
@@ -134,7 +172,8 @@ impl<S: Split> Entry<S> {
                 Ownership::Idle { .. } | Ownership::Assigned(_) | Ownership::Releasing(_) => true,
                 Ownership::Resolving(_)
                 | Ownership::Recording(_)
-                | Ownership::Quarantined { .. } => false,
+                | Ownership::Quarantined { .. }
+                | Ownership::Finished { .. } => false,
             }
     }
 }
@@ -147,7 +186,8 @@ impl<S: Split> Ownership<S> {
             Self::Resolving(_)
             | Self::Recording(_)
             | Self::Idle { .. }
-            | Self::Quarantined { .. } => None,
+            | Self::Quarantined { .. }
+            | Self::Finished { .. } => None,
         }
     }
 
@@ -155,7 +195,9 @@ impl<S: Split> Ownership<S> {
     /// durable.
     pub(super) fn kept(&self) -> Option<(&S::Position, Duration)> {
         match self {
-            Self::Idle { next, since } | Self::Quarantined { next, since } => Some((next, *since)),
+            Self::Idle { next, since }
+            | Self::Quarantined { next, since }
+            | Self::Finished { next, since } => Some((next, *since)),
             Self::Resolving(_) | Self::Recording(_) | Self::Assigned(_) | Self::Releasing(_) => {
                 None
             }
@@ -166,9 +208,9 @@ impl<S: Split> Ownership<S> {
     /// was, if it was.
     pub(super) fn keep_from(&mut self, now: Duration) -> Option<Duration> {
         match self {
-            Self::Idle { since, .. } | Self::Quarantined { since, .. } => {
-                Some(std::mem::replace(since, now))
-            }
+            Self::Idle { since, .. }
+            | Self::Quarantined { since, .. }
+            | Self::Finished { since, .. } => Some(std::mem::replace(since, now)),
             Self::Resolving(_) | Self::Recording(_) | Self::Assigned(_) | Self::Releasing(_) => {
                 None
             }

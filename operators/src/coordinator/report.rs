@@ -8,6 +8,7 @@ use crate::assignor::{Assignor, ReaderProfile};
 use crate::defect::{self, Defect};
 use crate::epoch::{ReaderId, SplitEpoch};
 use crate::event::SourceEvent;
+use crate::explain::OriginKind;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::protocol::{Configuration, Directive, Moved, Report};
 use crate::split::Split;
@@ -156,13 +157,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A split is nobody's from here on, and goes on at `next`.
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         self.wait_no_more(split);
+        let at = self.name_of(now);
+        if let Some(entry) = self.splits.get_mut(split)
+            && let Some(reader) = entry.ownership.reader()
+        {
+            let why = OriginKind::Released(reader);
+            entry.story.goes_on(next.clone(), why, at);
+        }
+        self.rest(split, next.clone(), now);
         if let Some(entry) = self.splits.get_mut(split) {
             let barred = std::mem::take(&mut entry.barred);
-            entry.ownership = if barred || entry.replaced_by.is_some() {
-                Ownership::Quarantined { next, since: now }
-            } else {
-                Ownership::Idle { next, since: now }
-            };
+            if !entry.is_finished() && (barred || entry.replaced_by.is_some()) {
+                entry.ownership = Ownership::Quarantined { next, since: now };
+            }
         }
         self.reconsider(split, now);
         self.judge_replaced(split, now);
@@ -190,7 +197,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     fn quarantine(&mut self, split: &S, next: S::Position, now: Duration) {
         self.wait_no_more(split);
+        let at = self.name_of(now);
         if let Some(entry) = self.splits.get_mut(split) {
+            if let Some(reader) = entry.ownership.reader() {
+                entry
+                    .story
+                    .goes_on(next.clone(), OriginKind::Failed(reader), at);
+            }
             entry.ownership = Ownership::Quarantined { next, since: now };
         }
         self.reconsider(split, now);
@@ -201,6 +214,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for moved in all {
             if let Some(entry) = self.splits.get_mut(&moved.range.split) {
                 entry.emitted = entry.emitted.saturating_add(moved.bytes);
+                entry.story.emitted |= entry.split_epoch == moved.split_epoch;
                 if entry.failing.take().is_some() {
                     let subject = format!("split {}", moved.range.split);
                     let again = Health::new(subject, HealthStatus::Well, "it is read again");

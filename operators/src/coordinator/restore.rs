@@ -27,12 +27,19 @@ pub(crate) struct Restored<S: Split> {
     pub(super) rewound: bool,
     /// What is to be given again, if anything is.
     pub(super) replay: Option<ReplayRange<S>>,
+    /// Whether every split that a bounded source reads is among these.
+    pub(super) all_found: bool,
 }
 
 impl<S: Split> Restored<S> {
     /// The last bound tick that is in force.
     pub(crate) fn bound(&self) -> Option<Tick> {
         self.bound
+    }
+
+    /// Whether the run goes back, and the log does not say so yet.
+    pub(crate) fn goes_back(&self) -> bool {
+        self.rewound
     }
 
     /// What splits are, as far as it is known.
@@ -59,11 +66,13 @@ pub(crate) struct RestoredSplit<S: Split> {
     pub(super) paused: bool,
     pub(super) identity: Option<S::Identity>,
     pub(super) unlisted_since: Option<Tick>,
+    pub(super) stop: Option<S::Position>,
 }
 
 impl<S: Split> RestoredSplit<S> {
-    fn at(position: S::Position) -> Self {
+    fn at(position: S::Position, stop: Option<S::Position>) -> Self {
         Self {
+            stop,
             position,
             quarantined: false,
             paused: false,
@@ -119,6 +128,7 @@ impl<S: Split> Restoration<S> {
                 splits: BTreeMap::new(),
                 rewound: false,
                 replay: None,
+                all_found: false,
             },
             base: None,
             forgotten: BTreeMap::new(),
@@ -162,9 +172,11 @@ impl<S: Split> Restoration<S> {
                 }
                 self.state.metadata = Some((*epoch, metadata.clone()));
             }
-            LogRecord::Start { split, start } => {
-                self.start(split, start, index)?;
+            LogRecord::Start { split, start, stop } => {
+                let one = RestoredSplit::at(start.clone(), stop.clone());
+                self.start(split, one, index)?;
             }
+            LogRecord::AllFound => self.state.all_found = true,
             LogRecord::Identified { split, identity } => {
                 self.each(split, |one| one.identity = Some(identity.clone()));
             }
@@ -210,8 +222,12 @@ impl<S: Split> Restoration<S> {
         }
     }
 
-    fn start(&mut self, split: &S, start: &S::Position, index: usize) -> Result<(), RestoreError> {
-        let one = RestoredSplit::at(start.clone());
+    fn start(
+        &mut self,
+        split: &S,
+        one: RestoredSplit<S>,
+        index: usize,
+    ) -> Result<(), RestoreError> {
         if self
             .state
             .splits
@@ -268,9 +284,9 @@ impl<S: Split> Restoration<S> {
                     // A run that gives the ticks since the base again cannot read what is lost. It begins
                     // behind it, if nothing before it is to be given again.
                     let base = self.base.as_mut();
-                    let begun = base.and_then(|base| base.splits.get_mut(&error.split));
-                    if let Some(begun) = begun.filter(|begun| begun.position == error.position) {
-                        begun.position = to.clone();
+                    let there = base.and_then(|base| base.splits.get_mut(&error.split));
+                    if let Some(there) = there.filter(|there| there.position == error.position) {
+                        there.position = to.clone();
                     }
                 }
                 Aftermath::Skipped(_) | Aftermath::StartedOver { .. } => {}
@@ -293,10 +309,12 @@ impl<S: Split> Restoration<S> {
                 continue;
             };
             if let (Resume::Replay { from }, Some(_)) = (self.resume, &self.base) {
-                let split = error.split.to_string();
-                return Err(RestoreError::StartedAnew { split, from });
+                return Err(RestoreError::StartedAnew {
+                    split: error.split.to_string(),
+                    from,
+                });
             }
-            let mut one = RestoredSplit::at(start.clone());
+            let mut one = RestoredSplit::at(start.clone(), before.stop);
             one.unlisted_since = before.unlisted_since;
             self.state.splits.insert(other.clone(), one);
         }
@@ -341,6 +359,7 @@ impl<S: Split> Restoration<S> {
                 state.rewound = state.bound.is_some() || !state.splits.is_empty();
                 state.bound = None;
                 state.splits.clear();
+                state.all_found = false;
             }
             (Resume::At(_), Some(base)) => {
                 state.rewound = true;
@@ -381,7 +400,7 @@ impl<S: Split> Restored<S> {
     fn is_at(&self, other: &Self) -> bool {
         let place = |(split, one): (&S, &RestoredSplit<S>)| {
             let flags = (one.quarantined, one.paused);
-            (split.clone(), one.position.clone(), flags)
+            (split.clone(), one.position.clone(), one.stop.clone(), flags)
         };
         let (mine, theirs) = (self.splits.iter(), other.splits.iter());
         mine.map(place).eq(theirs.map(place))
@@ -407,6 +426,7 @@ impl<S: Split> Restored<S> {
                 paused: one.paused,
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
             };
             if splits.insert(one.split.clone(), value).is_some() && !believed {
                 return incomplete(format!("split {} is in it twice", one.split));
@@ -421,6 +441,7 @@ impl<S: Split> Restored<S> {
             splits,
             rewound: false,
             replay: None,
+            all_found: snapshot.all_found,
         })
     }
 
@@ -434,6 +455,7 @@ impl<S: Split> Restored<S> {
                 paused: one.paused,
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
             })
             .collect();
         Snapshot {
@@ -446,6 +468,7 @@ impl<S: Split> Restored<S> {
             count: splits.len() as u64,
             splits,
             rewound: self.rewound,
+            all_found: self.all_found,
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     kind: Option<Kind>,
 }
 
@@ -49,6 +49,11 @@ enum Kind {
     Identified(IdentityMessage),
     #[prost(uint64, tag = "12")]
     ReservedEpochs(u64),
+    /// A start with a stop. A kind of its own: a version that knows no stops must not read past one.
+    #[prost(message, tag = "13")]
+    Stretch(PositionMessage),
+    #[prost(bool, tag = "14")]
+    AllFound(bool),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -83,6 +88,8 @@ struct PositionMessage {
     identity: Option<Vec<u8>>,
     #[prost(uint64, optional, tag = "6")]
     unlisted_since: Option<u64>,
+    #[prost(bytes, optional, tag = "7")]
+    stop: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -141,6 +148,8 @@ struct SnapshotMessage {
     rewound: bool,
     #[prost(uint64, tag = "9")]
     split_epochs: u64,
+    #[prost(bool, tag = "10")]
+    all_found: bool,
 }
 
 /// The bytes of `records`.
@@ -179,14 +188,19 @@ where
             metadata: metadata.store(),
             at: at.0,
         }),
-        LogRecord::Start { split, start } => Kind::Start(PositionMessage {
-            split: split.store(),
-            position: start.store(),
-            quarantined: false,
-            paused: false,
-            identity: None,
-            unlisted_since: None,
-        }),
+        LogRecord::Start { split, start, stop } => {
+            let start = PositionMessage {
+                split: split.store(),
+                position: start.store(),
+                stop: stop.as_ref().map(Stored::store),
+                ..PositionMessage::default()
+            };
+            match stop {
+                None => Kind::Start(start),
+                Some(_) => Kind::Stretch(start),
+            }
+        }
+        LogRecord::AllFound => Kind::AllFound(true),
         LogRecord::Identified { split, identity } => Kind::Identified(IdentityMessage {
             split: split.store(),
             identity: identity.store(),
@@ -243,6 +257,7 @@ where
         paused: one.paused,
         identity: one.identity.as_ref().map(Stored::store),
         unlisted_since: one.unlisted_since.map(|tick| tick.0),
+        stop: one.stop.as_ref().map(Stored::store),
     });
     SnapshotMessage {
         version: snapshot.version,
@@ -258,6 +273,7 @@ where
         splits: splits.collect(),
         rewound: snapshot.rewound,
         split_epochs: snapshot.split_epochs.0,
+        all_found: snapshot.all_found,
     }
 }
 
@@ -285,10 +301,12 @@ where
             split: S::restore(&identified.split)?,
             identity: S::Identity::restore(&identified.identity)?,
         },
-        Kind::Start(start) => LogRecord::Start {
+        Kind::Start(start) | Kind::Stretch(start) => LogRecord::Start {
             split: S::restore(&start.split)?,
             start: S::Position::restore(&start.position)?,
+            stop: start.stop.as_deref().map(Stored::restore).transpose()?,
         },
+        Kind::AllFound(_) => LogRecord::AllFound,
         Kind::Binding(binding) => LogRecord::Binding(restore_binding(binding)?),
         Kind::Readmitted(split) => LogRecord::Readmitted(S::restore(&split)?),
         Kind::Forgotten(split) => LogRecord::Forgotten(S::restore(&split)?),
@@ -351,6 +369,7 @@ where
             paused: one.paused,
             identity: one.identity.as_deref().map(Stored::restore).transpose()?,
             unlisted_since: one.unlisted_since.map(Tick),
+            stop: one.stop.as_deref().map(Stored::restore).transpose()?,
         })
     });
     Ok(Snapshot {
@@ -363,6 +382,7 @@ where
         splits: splits.collect::<Result<_, _>>()?,
         rewound: message.rewound,
         split_epochs: SplitEpoch(message.split_epochs),
+        all_found: message.all_found,
     })
 }
 
@@ -401,8 +421,8 @@ mod tests {
 
     #[test]
     fn a_record_of_a_kind_that_a_newer_version_has_is_refused_with_what_to_do() {
-        // A frame with one record, which has a field 13 and nothing else: a number.
-        let frame = [0x0a, 0x02, 0x68, 0x07];
+        // A frame with one record, which has a field 15 and nothing else: a number.
+        let frame = [0x0a, 0x02, 0x78, 0x07];
 
         let refused = decode::<Letter>(&frame).unwrap_err().to_string();
 

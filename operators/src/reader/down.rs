@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::state::{Held, ReaderAction, ReaderState};
+use super::action::ReaderAction;
+use super::state::{Held, ReaderState};
 use crate::binding::SplitError;
 use crate::epoch::SplitEpoch;
 use crate::fetcher::{DownCause, FetcherDown};
@@ -29,7 +30,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 return;
             }
             DownCause::Failed(kind) => kind,
-            DownCause::Crashed => {
+            DownCause::Crashed | DownCause::Damaged => {
                 held.crashes += 1;
                 if held.crashes >= self.options.crashes_max {
                     FailureKind::Definite

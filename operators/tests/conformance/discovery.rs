@@ -38,6 +38,8 @@ enum Defect {
     FindsNothingLost,
     IdentifiesNobody,
     JudgesTwice,
+    NeverFoundAll,
+    FoundAllTooSoon,
 }
 
 /// Records before this position are gone.
@@ -67,6 +69,7 @@ struct Finder {
     told: bool,
     complained: bool,
     looked: bool,
+    all_found: bool,
     resolving: VecDeque<(RequestId, Letter)>,
     said: VecDeque<DiscoveryEvent<Letter>>,
 }
@@ -87,6 +90,9 @@ impl Finder {
         let Some((epoch, metadata)) = self.target.clone() else {
             return;
         };
+        if self.defect == Defect::FoundAllTooSoon && !std::mem::replace(&mut self.all_found, true) {
+            self.said.push_back(DiscoveryEvent::AllFound { epoch });
+        }
         if place.unreachable && self.defect != Defect::TakesSilenceForGone {
             if self.defect == Defect::TakesSilenceForEmpty {
                 let answers = self.resolving.drain(..).map(|asked| resolved(asked, 7));
@@ -121,6 +127,9 @@ impl Finder {
                 splits: gone,
             });
         }
+        if !std::mem::replace(&mut self.all_found, true) {
+            self.said.push_back(DiscoveryEvent::AllFound { epoch });
+        }
         self.found = exists;
         for request in self.resolving.drain(..) {
             let wrong = self.defect == Defect::ResolvesToTheWrongPlace;
@@ -138,6 +147,7 @@ fn resolved((request, split): (RequestId, Letter), start: u64) -> DiscoveryEvent
         request,
         split,
         start,
+        stop: None,
         rule: "earliest".to_owned(),
     }
 }
@@ -153,6 +163,7 @@ impl SplitDiscovery<Letter> for Finder {
                 self.target = Some((epoch, metadata));
                 self.found.clear();
                 self.looked = false;
+                self.all_found = self.defect == Defect::NeverFoundAll;
             }
             DiscoveryRequest::Check {
                 request,
@@ -248,6 +259,7 @@ impl DiscoveryRig for Rig {
             told: false,
             complained: false,
             looked: false,
+            all_found: false,
             resolving: VecDeque::new(),
             said: VecDeque::new(),
         }
@@ -354,6 +366,8 @@ fn each_broken_discovery_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::FindsNothingLost, "D11"),
         (Defect::IdentifiesNobody, "D12"),
         (Defect::JudgesTwice, "D13"),
+        (Defect::NeverFoundAll, "D14"),
+        (Defect::FoundAllTooSoon, "D14"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

@@ -21,6 +21,7 @@ mod answers;
 mod changes;
 #[cfg(feature = "defects")]
 mod defects;
+mod explain;
 mod failures;
 mod moves;
 mod plans;

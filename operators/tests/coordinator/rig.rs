@@ -175,6 +175,7 @@ impl Rig {
                         request,
                         split,
                         start,
+                        stop: None,
                         rule: "earliest".to_owned(),
                     });
                 }

@@ -146,9 +146,10 @@ fn directive(directive: &Directive<Letter>) -> String {
             )
         }
         Directive::Durable(tick) => format!("tick {tick} is durable"),
-        Directive::Emit(_) | Directive::BeginReplay(_) | Directive::Replay(_) => {
-            format!("{directive:?}")
-        }
+        Directive::Emit(_)
+        | Directive::BeginReplay(_)
+        | Directive::Replay(_)
+        | Directive::Explained(_) => format!("{directive:?}"),
         Directive::Prepare(split) => format!("{split} may come"),
         Directive::Reject { reason } => format!("rejected: {reason}"),
     }

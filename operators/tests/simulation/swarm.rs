@@ -54,6 +54,8 @@ pub(crate) struct Swarm {
     pub(crate) identify_within: Duration,
     /// Whether reading starts at the end of a split, not at its beginning.
     pub(crate) latest: bool,
+    /// Whether reading a split stops somewhere.
+    pub(crate) stops: bool,
     /// For how long there are faults, and how many.
     pub(crate) trouble: Duration,
     pub(crate) faults: usize,
@@ -109,6 +111,7 @@ impl Swarm {
             identify_within: random.pick(&[ms(30), ms(2_000)]),
             trouble: random.pick(&[ms(300), ms(1_000), ms(2_000)]),
             faults: random.pick(&[4, 12, 25]),
+            stops: random.chance(25),
         }
     }
 
@@ -179,6 +182,7 @@ impl Swarm {
             with(|swarm| swarm.discovery = 1),
             with(|swarm| swarm.fetch = 1),
             with(|swarm| swarm.latest = false),
+            with(|swarm| swarm.stops = false),
             with(|swarm| swarm.reserve_ahead = ms(10_000)),
             with(|swarm| swarm.epochs_ahead = 1_000),
         ]

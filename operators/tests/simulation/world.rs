@@ -24,6 +24,7 @@ pub(crate) struct World {
     /// What the discovery was asked to look for.
     looking: Option<(MetadataEpoch, Forest)>,
     latest: bool,
+    stops: bool,
     partial: u64,
     random: Random,
 }
@@ -56,6 +57,7 @@ impl World {
             starts_lost_until: Duration::ZERO,
             looking: None,
             latest: swarm.latest,
+            stops: swarm.stops,
             partial: swarm.partial,
             random: Random::of(seed, 4),
         }
@@ -111,6 +113,11 @@ impl World {
 
     pub(crate) fn end(&self, leaf: Leaf) -> u64 {
         self.leaves.get(&leaf).map_or(0, |records| records.end)
+    }
+
+    /// Where reading a leaf stops, whenever it is asked.
+    pub(crate) fn stop(&self, leaf: Leaf) -> Option<u64> {
+        self.stops.then(|| 6 + u64::from(leaf.number))
     }
 
     /// Whether a leaf is to be read, as things are.
@@ -180,6 +187,7 @@ impl World {
                     request,
                     split,
                     start,
+                    stop: self.stop(split),
                     rule: "earliest".to_owned(),
                 }]
             }

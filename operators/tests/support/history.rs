@@ -39,6 +39,7 @@ pub(crate) struct Emission<S> {
 /// * **I7** Nothing is emitted of a split whose start is not durable.
 /// * **I8** A binding is exactly what was emitted at its tick; the ranges of a split join; a snapshot
 ///   has every known split once, where the records say.
+/// * Nothing is emitted past the stop of a split, or assigned that is there.
 /// * No tick is opened twice, over all runs, nor one that is not durably reserved.
 #[derive(Clone, Debug)]
 pub(crate) struct History<S: Split> {
@@ -46,6 +47,8 @@ pub(crate) struct History<S: Split> {
     next: BTreeMap<S, u64>,
     /// The same, as the log says.
     durable: BTreeMap<S, u64>,
+    /// Where splits stop, as the log says.
+    stops: BTreeMap<S, u64>,
     /// What was emitted at ticks that are not bound.
     emitted: BTreeMap<Tick, BTreeMap<S, (u64, u64)>>,
     failed: BTreeMap<Tick, Vec<SplitError<S>>>,
@@ -72,6 +75,7 @@ impl<S: Split<Position = u64>> History<S> {
         Self {
             next: BTreeMap::new(),
             durable: BTreeMap::new(),
+            stops: BTreeMap::new(),
             emitted: BTreeMap::new(),
             failed: BTreeMap::new(),
             quarantined: BTreeSet::new(),
@@ -152,6 +156,12 @@ impl<S: Split<Position = u64>> History<S> {
             what()
         );
         *next = to;
+        let stop = self.stops.get(&split);
+        assert!(
+            stop.is_none_or(|stop| to <= *stop),
+            "I2: {}, which stops at {stop:?}",
+            what()
+        );
         assert!(
             self.bound < Some(tick),
             "I8: {}, but {:?} is bound",
@@ -184,6 +194,11 @@ impl<S: Split<Position = u64>> History<S> {
 
     /// A split is read again.
     pub(crate) fn assigned(&mut self, split: &S, split_epoch: SplitEpoch) {
+        let (next, stop) = (self.next.get(split), self.stops.get(split));
+        assert!(
+            stop.is_none() || next < stop,
+            "C28: {split} is assigned at {next:?}, and stops at {stop:?}"
+        );
         let (before, reserved) = (self.assigned_before, self.reserved_epochs);
         assert!(
             before < split_epoch && split_epoch <= reserved,
@@ -208,7 +223,11 @@ impl<S: Split<Position = u64>> History<S> {
             LogRecord::ReservedEpochs(epoch) => {
                 self.reserved_epochs = self.reserved_epochs.max(*epoch);
             }
-            LogRecord::Start { split, start } => {
+            LogRecord::Start { split, start, stop } => {
+                match stop {
+                    Some(stop) => self.stops.insert(split.clone(), *stop),
+                    None => self.stops.remove(split),
+                };
                 let before = self.durable.insert(split.clone(), *start);
                 assert_eq!(before, None, "I8: {split} starts twice");
                 self.next.insert(split.clone(), *start);

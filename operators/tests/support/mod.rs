@@ -41,6 +41,8 @@ struct WorldState {
     piece_max: Option<u64>,
     /// Splits whose records before a position are gone.
     gone_before: BTreeMap<Letter, u64>,
+    /// Where the reading of splits stops that stop.
+    stops: BTreeMap<Letter, u64>,
     /// How often each split was given to a fetcher.
     assigned: BTreeMap<Letter, usize>,
 }
@@ -60,11 +62,22 @@ impl World {
         world.wake();
     }
 
+    /// Has the reading of a split stop at a position, if it is found from here on.
+    pub(crate) fn stop_at(&self, letter: char, position: u64) {
+        let mut world = self.0.lock().unwrap();
+        world.stops.insert(Letter(letter), position);
+    }
+
     /// Makes the next attempt to read a split fail.
     pub(crate) fn break_once(&self, letter: char, kind: FailureKind) {
         let mut world = self.0.lock().unwrap();
         world.broken.insert(Letter(letter), kind);
         world.wake();
+    }
+
+    /// Nothing that was broken and not found to be is broken any more.
+    pub(crate) fn mend(&self) {
+        self.0.lock().unwrap().broken.clear();
     }
 
     /// Brings so many records in one piece from here on.
@@ -123,6 +136,12 @@ struct WorldDiscovery {
 
 impl SplitDiscovery<Letter> for WorldDiscovery {
     fn request(&mut self, request: DiscoveryRequest<Letter>) {
+        let all_found = match &request {
+            DiscoveryRequest::Discover { epoch, .. } => {
+                Some(DiscoveryEvent::AllFound { epoch: *epoch })
+            }
+            _ => None,
+        };
         self.found.push_back(match request {
             DiscoveryRequest::Discover { epoch, metadata } => {
                 let found = metadata
@@ -166,9 +185,11 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                 request,
                 split,
                 start: 0,
+                stop: self.world.0.lock().unwrap().stops.get(&split).copied(),
                 rule: "earliest".to_owned(),
             },
         });
+        self.found.extend(all_found);
         self.world.0.lock().unwrap().wake();
     }
 

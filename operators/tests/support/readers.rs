@@ -106,6 +106,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     Intention::Tell(event) => self.told.push(event),
                     Intention::Compact(_)
                     | Intention::AskPast
+                    | Intention::Know(..)
                     | Intention::Open(_)
                     | Intention::Publish { .. } => {}
                 }
@@ -138,6 +139,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                 request,
                 split,
                 start: 0,
+                stop: None,
                 rule: "earliest".to_owned(),
             },
         }
@@ -183,6 +185,8 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
             | Directive::Durable(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
+            | Directive::Emit(_)
             | Directive::Reject { .. } => {}
         }
     }

@@ -1,6 +1,7 @@
 //! The control thread of one cluster.
 
 mod identity;
+mod look_up;
 #[cfg(test)]
 mod tests;
 
@@ -17,16 +18,16 @@ use self::identity::Identities;
 use super::claims::Claims;
 use super::commits::{Commits, Committing};
 use super::findings::Findings;
-use super::inbox::{Bound, Inbox, Post, Target, WantedStart, Wanting};
+use super::found::AllFound;
+use super::inbox::{Bound, Inbox, Post, Target};
 use super::outlet::{Outlet, Unheard, Voice};
-use super::resolve::{Asking, Question, Resolved, resolve as resolve_starts};
 use super::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
-    ATTEND_EVERY, ControlClient, ControlError, FoundTopic, Isolation, TopicAnswer,
+    ATTEND_EVERY, ControlClient, ControlError, FoundTopic, TopicAnswer,
 };
 use crate::metadata::secret::{ResolvedProperties, resolve};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, KafkaSplit, StartAt, TopicName,
+    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, KafkaSplit, TopicName,
 };
 
 const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
@@ -41,6 +42,16 @@ pub(in crate::discovery) struct AskOptions {
     pub(in crate::discovery) timeout: Duration,
     /// Whether positions are committed, and how.
     pub(in crate::discovery) committing: Option<Committing>,
+    /// Whether each split is read to its end by now at most.
+    pub(in crate::discovery) bounded: bool,
+}
+
+/// What the control threads of all clusters share.
+#[derive(Clone, Debug)]
+pub(in crate::discovery) struct Common {
+    pub(in crate::discovery) claims: Arc<Claims>,
+    pub(in crate::discovery) all_found: Arc<AllFound>,
+    pub(in crate::discovery) outlet: Outlet,
 }
 
 /// Asks one cluster, on a thread of its own, until its inbox is closed.
@@ -48,6 +59,7 @@ pub(in crate::discovery) struct Asker {
     cluster: ClusterId,
     inbox: Arc<Inbox>,
     claims: Arc<Claims>,
+    all_found: Arc<AllFound>,
     outlet: Outlet,
     voice: Voice,
     options: AskOptions,
@@ -77,11 +89,10 @@ impl Asker {
     pub(in crate::discovery) fn start(
         cluster: ClusterId,
         inbox: Arc<Inbox>,
-        claims: Arc<Claims>,
-        outlet: Outlet,
+        common: Common,
         options: AskOptions,
     ) -> io::Result<()> {
-        let asker = Self::new(cluster, inbox, claims, outlet, options);
+        let asker = Self::new(cluster, inbox, common, options);
         let name = format!("kafka-control-{}", asker.cluster);
         // Not joined, by nobody: it may be inside a call when it is to end.
         thread::Builder::new()
@@ -90,22 +101,17 @@ impl Asker {
         Ok(())
     }
 
-    fn new(
-        cluster: ClusterId,
-        inbox: Arc<Inbox>,
-        claims: Arc<Claims>,
-        outlet: Outlet,
-        options: AskOptions,
-    ) -> Self {
+    fn new(cluster: ClusterId, inbox: Arc<Inbox>, common: Common, options: AskOptions) -> Self {
         let commits = options.committing.clone();
         let commits = commits.map(|committing| Commits::new(&cluster, committing));
         Self {
             commits,
             cluster,
             inbox,
-            claims,
-            voice: Voice::new(outlet.clone()),
-            outlet,
+            claims: common.claims,
+            all_found: common.all_found,
+            voice: Voice::new(common.outlet.clone()),
+            outlet: common.outlet,
             options,
             target: None,
             client: None,
@@ -164,25 +170,12 @@ impl Asker {
         }
         self.identities.want(post.identities, post.judgements, now);
         for wanted in post.starts {
-            if let Some(rule) = self.rule(&wanted) {
+            if let Some(rules) = self.rules(&wanted) {
                 self.starts
-                    .want(wanted.request, wanted.split, rule, (now, clock));
+                    .want(wanted.request, wanted.split, rules, (now, clock));
             }
         }
         Ok(())
-    }
-
-    /// What is to be asked about the split; `None` if it is not listed.
-    fn rule(&self, wanted: &WantedStart) -> Option<StartAt> {
-        let rules = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
-        let rule = match &wanted.rule {
-            Wanting::Given(rule) => return Some(rule.clone()),
-            Wanting::OfTopic => &rules.start,
-            // By default it begins where it begins: what was written between its creation and its
-            // discovery must not be lost.
-            Wanting::OfNewPartitions => &rules.new_partitions,
-        };
-        Some(rule.clone().unwrap_or(StartAt::Earliest))
     }
 
     /// Takes `wanted` over, and asks for it if it differs from the one before.
@@ -226,7 +219,16 @@ impl Asker {
         let events = self.findings.report(&self.cluster, target.epoch, shown);
         events
             .into_iter()
-            .try_for_each(|event| self.outlet.send(event))
+            .try_for_each(|event| self.outlet.send(event))?;
+        // What another cluster at the address has says nothing about this one.
+        if !foreign
+            && self.findings.is_complete(target.topics.keys())
+            && self.all_found.answered(&self.cluster, target.epoch)
+        {
+            let epoch = target.epoch;
+            return self.outlet.send(DiscoveryEvent::AllFound { epoch });
+        }
+        Ok(())
     }
 
     fn step(&mut self) -> Result<(), Unheard> {
@@ -404,80 +406,6 @@ impl Asker {
             topic: found.id,
         };
         self.findings.exists(topic, identity, &partitions);
-    }
-
-    /// Looks up the starts that are due, one call's worth at a time.
-    fn look_up(&mut self) -> Result<(), Unheard> {
-        let subject = format!("offsets of cluster {}", self.cluster);
-        loop {
-            let batch = self.starts.batch(Instant::now());
-            if batch.is_empty() {
-                break;
-            }
-            let (splits, questions): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let answers = self.ask_starts(questions)?;
-            if self.inbox.is_closed() {
-                return Err(Unheard);
-            }
-            let now = Instant::now();
-            let mut failed = None;
-            for (split, answer) in splits.into_iter().zip(answers) {
-                match answer {
-                    Ok(Resolved { start, rule }) => {
-                        if let Some(request) = self.starts.answered(&split) {
-                            tracing::debug!(%split, %start, rule, "resolved where reading starts");
-                            self.outlet.send(DiscoveryEvent::Resolved {
-                                request,
-                                split,
-                                start,
-                                rule,
-                            })?;
-                        }
-                    }
-                    Err(error) => {
-                        self.starts.failed(&split, now);
-                        failed.get_or_insert((split, error));
-                    }
-                }
-            }
-            if let Some((split, error)) = failed {
-                let message = format!("asking where split {split} starts failed: {error}");
-                self.voice.say(&subject, TRANSIENT, &message)?;
-                // A target may have come meanwhile, which is worth more than the rest.
-                return Ok(());
-            }
-        }
-        if self.starts.is_empty() {
-            self.voice
-                .well(&subject, "all that were asked for are known")?;
-        }
-        Ok(())
-    }
-
-    /// Asks where reading starts; one answer for each question, in order.
-    fn ask_starts(
-        &mut self,
-        questions: Vec<Question>,
-    ) -> Result<Vec<Result<Resolved, ControlError>>, Unheard> {
-        let properties = self.target.as_ref().map(|target| target.properties.clone());
-        let properties = properties.unwrap_or_default();
-        let connected = self.connect(&properties)?;
-        let Some((made_of, client)) = self.client.as_mut().filter(|_| connected) else {
-            // `connect` has said why.
-            let unknown = questions.iter().map(|_| Err(ControlError::LeftOut));
-            return Ok(unknown.collect());
-        };
-        let isolation = match properties.value("isolation.level") {
-            Some("read_uncommitted") => Isolation::Uncommitted,
-            _ => Isolation::Committed,
-        };
-        let mut asking = Asking {
-            properties: made_of,
-            client,
-            isolation,
-            timeout: self.options.timeout,
-        };
-        Ok(resolve_starts(&mut asking, questions))
     }
 }
 

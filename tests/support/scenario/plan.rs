@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataService, Subscription,
 };
-use timely_kafka::model::{ClientProperties, StartAt};
+use timely_kafka::model::{ClientProperties, StartAt, StopAt};
 use timely_kafka::{BuildError, CommitOffsets, KafkaSource, LossRules, Resume, Tick};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
@@ -73,6 +73,9 @@ pub(crate) struct Plan {
     pub(crate) service: Service,
     pub(crate) streams: Streams,
     pub(crate) start: StartAt,
+    pub(crate) stop: StopAt,
+    /// Whether it ends by itself.
+    pub(crate) bounded: bool,
     pub(crate) properties: ClientProperties,
     pub(crate) tick: Duration,
     pub(crate) discovery: Duration,
@@ -98,6 +101,8 @@ impl Plan {
             service: Service::File,
             streams: Streams::Named(vec!["orders".to_owned()]),
             start: StartAt::Earliest,
+            stop: StopAt::Never,
+            bounded: false,
             properties: ClientProperties::new(),
             tick: Duration::from_millis(20),
             discovery: Duration::from_millis(500),
@@ -134,10 +139,14 @@ impl Plan {
         if let Some((group, every)) = &self.commits {
             builder = builder.commit_offsets(CommitOffsets::to_group(group).every(*every));
         }
+        if self.bounded {
+            builder = builder.bounded();
+        }
         builder
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
             .start(self.start.clone())
+            .stop(self.stop.clone())
             .losses(self.losses)
             .properties(self.properties.clone())
             .tick_interval(self.tick)

@@ -123,8 +123,16 @@ impl Run {
                 processes.last_mut().expect("there are two").say("stop");
             }
         }
+        self.await_end()
+    }
+
+    /// Waits until all has ended by itself: both outputs of all workers have no time left.
+    pub(crate) fn await_end(self) -> Arc<Observed> {
         let ends = self.processes().len().max(1);
         self.wait("the source has ended", |state| state.ended == ends);
+        self.observed.expect("all frontiers are empty", |state| {
+            state.frontier() == u64::MAX
+        });
         match &self.backend {
             Running::Threads { ended, .. } => {
                 ended.recv_timeout(END_MAX).expect("the threads have ended");

@@ -292,3 +292,36 @@ pub(super) fn judges<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done>
     )?;
     Ok(Done::Kept)
 }
+pub(super) fn knows_when_it_has_found_all<R: DiscoveryRig>(
+    rig: R,
+    context: Context,
+) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    for listed in [&splits[..], &[], &splits[..1]] {
+        let (epoch, _) = driver.discover(listed);
+        driver.until("D14", "that all is found", |driver| {
+            driver.all_found.contains_key(&epoch)
+        })?;
+        let found = &driver.all_found[&epoch];
+        let expected = listed.iter().cloned().collect();
+        ensure("D14", *found == expected, || {
+            format!("all is said to be found when {found:?} was, and {listed:?} exists")
+        })?;
+    }
+    if !driver.rig.reach(false) {
+        return Ok(Done::Kept);
+    }
+    // The first of them is known; the other one cannot be asked for.
+    let (epoch, _) = driver.discover(&splits);
+    driver.listen()?;
+    let said = driver.all_found.contains_key(&epoch);
+    ensure("D14", !said, || {
+        "all is said to be found while nothing could be asked".to_owned()
+    })?;
+    driver.rig.reach(true);
+    driver.until("D14", "that all is found, at last", |driver| {
+        driver.all_found.contains_key(&epoch)
+    })?;
+    Ok(Done::Kept)
+}

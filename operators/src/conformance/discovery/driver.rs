@@ -24,6 +24,8 @@ pub(super) struct Driver<R: DiscoveryRig> {
     pub(super) told: Option<<R::Split as Split>::Metadata>,
     pub(super) found: BTreeSet<(MetadataEpoch, R::Split)>,
     pub(super) gone: BTreeSet<(MetadataEpoch, R::Split)>,
+    /// Under which epochs all was said to be found, and what had been found when that was said first.
+    pub(super) all_found: BTreeMap<MetadataEpoch, BTreeSet<R::Split>>,
     requested: BTreeMap<RequestId, R::Split>,
     pub(super) resolved: BTreeMap<RequestId, <R::Split as Split>::Position>,
     /// What was said of each check.
@@ -51,6 +53,7 @@ impl<R: DiscoveryRig> Driver<R> {
             told: None,
             found: BTreeSet::new(),
             gone: BTreeSet::new(),
+            all_found: BTreeMap::new(),
             requested: BTreeMap::new(),
             resolved: BTreeMap::new(),
             checked: BTreeMap::new(),
@@ -191,6 +194,8 @@ impl<R: DiscoveryRig> Driver<R> {
             self.drain()?;
             self.bell.wait(self.patience() / 20);
         }
+        // The bell may have been rung, and is not rung again as long as nobody polls.
+        self.drain()?;
         Ok(())
     }
 
@@ -217,6 +222,11 @@ impl<R: DiscoveryRig> Driver<R> {
                     self.listed("gone", epoch, &split)?;
                     self.gone.insert((epoch, split));
                 }
+            }
+            DiscoveryEvent::AllFound { epoch } => {
+                let found = self.found.iter().filter(|(under, _)| *under == epoch);
+                let found = found.map(|(_, split)| split.clone()).collect();
+                self.all_found.entry(epoch).or_insert(found);
             }
             DiscoveryEvent::Checked { request, lost } => {
                 let lost = lost.into_iter().map(|(range, _)| range).collect();

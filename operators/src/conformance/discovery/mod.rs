@@ -65,7 +65,7 @@ pub trait DiscoveryRig: 'static {
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 13] = [
+pub(super) const OBLIGATIONS: [Obligation; 14] = [
     Obligation {
         number: "D1",
         sentence: "Never blocks: both methods return at once",
@@ -119,10 +119,14 @@ pub(super) const OBLIGATIONS: [Obligation; 13] = [
         number: "D13",
         sentence: "Judges: a request is answered once, with its number and its split",
     },
+    Obligation {
+        number: "D14",
+        sentence: "Knows when it has found all: it says so then, and not while something is not known",
+    },
 ];
 
 pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
-    let checks: [Check<R>; 13] = [
+    let checks: [Check<R>; 14] = [
         checks::never_blocks,
         checks::wakes,
         checks::tells_the_metadata,
@@ -136,6 +140,7 @@ pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
         checks::checks_ranges,
         checks::identifies,
         checks::judges,
+        checks::knows_when_it_has_found_all,
     ];
     Suite {
         checks: OBLIGATIONS.into_iter().zip(checks).collect(),

@@ -82,7 +82,9 @@ impl<R: LogRig> Driver<R> {
             LogRecord::Start {
                 split: split.clone(),
                 start: from,
+                stop: Some(self.rig.position(self.next + 1)),
             },
+            LogRecord::AllFound,
             LogRecord::Reserved(Tick(u64::MAX - 1_000 + self.next)),
             LogRecord::ReservedEpochs(SplitEpoch(u64::MAX - 1_000 + self.next)),
             LogRecord::Binding(binding),
@@ -138,9 +140,11 @@ impl<R: LogRig> Driver<R> {
                 paused: false,
                 identity: None,
                 unlisted_since: None,
+                stop: Some(self.rig.position(self.next + 1)),
             }],
             split_epochs: SplitEpoch(self.next),
             rewound: false,
+            all_found: false,
         }
     }
 

@@ -5,6 +5,7 @@
     reason = "a test looks at what it is about"
 )]
 
+mod bounded;
 mod epochs;
 mod losses;
 mod resume;
@@ -28,6 +29,10 @@ struct Driven {
     now: Duration,
     log: Vec<LogRecord<Letter>>,
     log_answers: bool,
+    /// Where splits stop that are found, if they do.
+    stop: Option<u64>,
+    /// The splits that exist, of those that are listed.
+    exists: Letters,
     sent: Vec<(ReaderId, Directive<Letter>)>,
     published: Vec<(Binding<Letter>, Option<Tick>)>,
     asked: Vec<DiscoveryRequest<Letter>>,
@@ -65,6 +70,8 @@ impl Driven {
             now: Duration::from_secs(1_000),
             log: Vec::new(),
             log_answers: true,
+            stop: None,
+            exists: Letters::of("abcdefghijklmnopqrstuvwxyz"),
             sent: Vec::new(),
             published: Vec::new(),
             asked: Vec::new(),
@@ -92,7 +99,7 @@ impl Driven {
                     let answer = match request {
                         DiscoveryRequest::Discover { epoch, metadata } => DiscoveryEvent::Found {
                             epoch,
-                            splits: (metadata.0.iter())
+                            splits: (metadata.0.intersection(&self.exists.0))
                                 .map(|split| FoundSplit::new(*split, ()))
                                 .collect(),
                         },
@@ -109,6 +116,7 @@ impl Driven {
                                 request,
                                 split,
                                 start: 10,
+                                stop: self.stop,
                                 rule: "earliest".to_owned(),
                             }
                         }
@@ -230,6 +238,7 @@ fn a_split_is_assigned_at_its_recorded_start() {
     let start = LogRecord::Start {
         split: Letter('a'),
         start: 10,
+        stop: None,
     };
     assert_eq!(driven.log[0], LogRecord::Incarnation(Incarnation(1)));
     assert!(driven.log.contains(&start), "{:?}", driven.log);

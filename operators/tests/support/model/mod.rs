@@ -324,7 +324,17 @@ impl Model {
         verdict
     }
 
+    /// A piece without what is past the stop of its split, as the operator cuts it.
+    fn up_to_stop(&self, reader: usize, piece: &Piece<Leaf, Batch>) -> Piece<Leaf, Batch> {
+        let stop = self.readers[reader].state.stop_within(piece);
+        Piece {
+            end: stop.unwrap_or(piece.end),
+            ..piece.clone()
+        }
+    }
+
     fn piece(&mut self, reader: usize, piece: &Piece<Leaf, Batch>) -> Verdict {
+        let piece = &self.up_to_stop(reader, piece);
         let state = &mut self.readers[reader].state;
         let tick = state.emitting_at().expect("asked before");
         let verdict = state.handle_piece(piece, self.now);
@@ -379,8 +389,9 @@ impl Model {
                 "reader {reader} holds back a piece of {}",
                 piece.split
             );
+            let piece = self.up_to_stop(reader, piece);
             let state = &mut self.readers[reader].state;
-            state.park(piece.clone());
+            state.park(piece);
             self.act(reader);
         }
         next

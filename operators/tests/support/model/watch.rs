@@ -209,6 +209,7 @@ impl Watch {
             | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
     }
@@ -265,6 +266,7 @@ impl Watch {
             | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
+            | Directive::Explained(_)
             | Directive::Reject { .. } => {}
         }
     }

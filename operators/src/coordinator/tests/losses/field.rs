@@ -230,6 +230,7 @@ impl Field {
                     request,
                     split,
                     start,
+                    stop: None,
                     rule,
                 });
             }

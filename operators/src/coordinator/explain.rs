@@ -1,0 +1,100 @@
+//! Says what is done, and why.
+
+use std::time::Duration;
+
+use super::ownership::{Entry, Ownership};
+use super::{Coordinator, CoordinatorOptions, Intention};
+use crate::assignor::Assignor;
+use crate::epoch::ReaderId;
+use crate::explain::{Explanation, SplitExplanation, SplitLife};
+use crate::protocol::{Configuration, Directive};
+use crate::split::Split;
+
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
+    /// Sends a reader what is done and why.
+    pub(super) fn explain_to(&mut self, reader: ReaderId, now: Duration) {
+        let explanation = Directive::Explained(Box::new(self.explain(now)));
+        self.intentions
+            .push_back(Intention::Send(reader, explanation));
+    }
+
+    /// What is done at `now`, and why.
+    pub fn explain(&self, now: Duration) -> Explanation<S> {
+        let splits = self.splits.iter().map(|(split, entry)| SplitExplanation {
+            split: split.clone(),
+            life: entry.life(),
+            reader: entry.ownership.reader(),
+            position: self.bound.get(split).cloned(),
+            origin: entry.story.origin.clone(),
+            lag: entry.load.lag,
+        });
+        // All readers have the same configuration, or nothing is read.
+        let configured = self.readers.values().next();
+        let mut options = configured.map_or_else(Configuration::new, |(_, all)| all.clone());
+        options.extend(self.options.in_words());
+        let held_back = self.held_back().iter().map(ToString::to_string).collect();
+        Explanation {
+            incarnation: self.incarnation,
+            at: self.name_of(now),
+            metadata_epoch: self.metadata_epoch,
+            metadata_age: self.metadata_age(now),
+            held_back,
+            options,
+            splits: splits.collect(),
+        }
+    }
+}
+
+impl<S: Split> Entry<S> {
+    /// How far the split's life has come.
+    pub(super) fn life(&self) -> SplitLife {
+        match &self.ownership {
+            Ownership::Resolving(_) => SplitLife::Known,
+            Ownership::Quarantined { .. } => SplitLife::Quarantined,
+            Ownership::Finished { .. } => SplitLife::Finished,
+            Ownership::Releasing(_) if !self.present() => SplitLife::Removed,
+            Ownership::Recording(_) | Ownership::Idle { .. } if !self.present() => SplitLife::Kept,
+            _ if self.paused => SplitLife::Paused,
+            Ownership::Recording(_) | Ownership::Idle { .. } => SplitLife::Resolved,
+            Ownership::Releasing(_) => SplitLife::Moving,
+            Ownership::Assigned(_) if self.story.emitted => SplitLife::Reading,
+            Ownership::Assigned(_) => SplitLife::Assigned,
+        }
+    }
+}
+
+impl CoordinatorOptions {
+    /// The options that a person may have to know, by their names.
+    fn in_words(&self) -> Configuration {
+        let off = || "off".to_owned();
+        let options = [
+            ("resume", format!("{:?}", self.resume)),
+            ("kept_for", format!("{:?}", self.kept_for)),
+            ("kept_max", format!("{} positions", self.kept_max)),
+            ("calm_for", format!("{:?}", self.calm_for)),
+            (
+                "shrink_guard",
+                self.shrink_guard.map_or_else(off, |guard| {
+                    format!(
+                        "answers that lose all of a kind, or more than {} %, until they are given \
+                         again after {:?}",
+                        guard.loss_percent_max, guard.confirmed_after
+                    )
+                }),
+            ),
+            (
+                "failure_threshold",
+                self.failure_threshold.map_or_else(off, |threshold| {
+                    format!(
+                        "{} failures, then {:?}",
+                        threshold.failures_max, threshold.then
+                    )
+                }),
+            ),
+        ];
+        let named = options.into_iter();
+        named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
