@@ -57,7 +57,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::NoSplitEpochCheck,
         Self::TakeoverOnSuspicion,
         Self::HandoverOfFetched,

@@ -92,7 +92,9 @@ impl<S: Split> Bounded<S> {
     fn note(&mut self, split: &S, entry: Option<&Entry<S>>) {
         let unfinished = entry.filter(|entry| !is_over(entry));
         note(&mut self.unfinished, split, unfinished.is_some());
-        let held = unfinished.is_some_and(|one| one.is_quarantined() || one.paused);
+        // What is lost for now may go on by its policy.
+        let fails = |one: &Entry<S>| one.is_quarantined() && one.loss.is_none();
+        let held = unfinished.is_some_and(|one| fails(one) || one.paused);
         note(&mut self.held, split, held);
     }
 }

@@ -16,6 +16,7 @@ use crate::discovery::{DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
 use crate::explain::OriginKind;
+use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::protocol::Directive;
 use crate::split::{Metadata, Split};

@@ -203,6 +203,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let message = format!("{message}; {words}");
         let fails = HealthStatus::Failing(FailureKind::Definite);
         self.tell_loss(split, fails, message.clone());
+        self.reconsider(split, now);
         if self.quarantined.contains(split) && then == Aftermath::Stays {
             // It is bound that it failed.
             return;
