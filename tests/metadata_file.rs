@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService};
 use timely_kafka::model::{
-    ClientProperties, KafkaStream, StartAt, StartRules, StopAt, StreamsMetadata,
+    ClientProperties, KafkaStream, OnReturn, StartAt, StartRules, StopAt, StreamsMetadata,
 };
 
 const YAML: &str = "\
@@ -318,6 +318,52 @@ fn a_file_that_does_not_settle_by_the_deadline_is_an_error() {
     );
 }
 
+const YAML_STARTS: &str = "\
+clusters:
+  east: { properties: { bootstrap.servers: h } }
+  start: { properties: { bootstrap.servers: h } }
+streams:
+  orders:
+    new_partitions: { before_now: 15m }
+    new_clusters: latest
+    on_return: read_again
+    start: { topics: [a] }
+    east:
+      start: { time_ms: 5 }
+      new_partitions: latest
+      new_topics: earliest
+      topics:
+        - a
+        - name: b
+          start:
+            positions: { 0: 17, 3: 0 }
+            otherwise: { group: billing, otherwise: { before_end: 10 } }
+";
+
+const JSON_STARTS: &str = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
+  "start": {"properties": {"bootstrap.servers": "h"}}},
+ "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "new_clusters": "latest",
+  "on_return": "read_again", "start": {"topics": ["a"]},
+  "east": {"start": {"time_ms": 5}, "new_partitions": "latest", "new_topics": "earliest", "topics": ["a",
+   {"name": "b", "start": {"positions": {"0": 17, "3": 0},
+    "otherwise": {"group": "billing", "otherwise": {"before_end": 10}}}}]}}}}"#;
+
+const TOML_STARTS: &str = r#"
+clusters.east.properties."bootstrap.servers" = "h"
+clusters.start.properties."bootstrap.servers" = "h"
+[streams.orders]
+new_partitions.before_now = "900000ms"
+new_clusters = "latest"
+on_return = "read_again"
+start.topics = ["a"]
+[streams.orders.east]
+start.time_ms = 5
+new_partitions = "latest"
+new_topics = "earliest"
+topics = ["a", { name = "b", start.positions = { 0 = 17, 3 = 0 }, start.otherwise.group = "billing",
+  start.otherwise.otherwise.before_end = 10 }]
+"#;
+
 /// Every rule, at every place that can have one; a cluster may still be called like a rule.
 #[test]
 fn where_reading_starts_is_read_from_each_notation() {
@@ -343,48 +389,16 @@ fn where_reading_starts_is_read_from_each_notation() {
         .with_starts(StartRules {
             start: None,
             new_partitions: Some(StartAt::BeforeNow(Duration::from_secs(900))),
-        });
+            new_clusters: Some(StartAt::Latest),
+            ..StartRules::default()
+        })
+        .with_return(OnReturn::ReadAgain);
     let east = stream.clusters.get_mut("east").unwrap();
     east.starts.new_partitions = Some(StartAt::Latest);
+    east.starts.new_topics = Some(StartAt::Earliest);
     let expected = clusters(stream);
 
-    let yaml = "\
-clusters:
-  east: { properties: { bootstrap.servers: h } }
-  start: { properties: { bootstrap.servers: h } }
-streams:
-  orders:
-    new_partitions: { before_now: 15m }
-    start: { topics: [a] }
-    east:
-      start: { time_ms: 5 }
-      new_partitions: latest
-      topics:
-        - a
-        - name: b
-          start:
-            positions: { 0: 17, 3: 0 }
-            otherwise: { group: billing, otherwise: { before_end: 10 } }
-";
-    let json = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
-  "start": {"properties": {"bootstrap.servers": "h"}}},
- "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "start": {"topics": ["a"]},
-  "east": {"start": {"time_ms": 5}, "new_partitions": "latest", "topics": ["a",
-   {"name": "b", "start": {"positions": {"0": 17, "3": 0},
-    "otherwise": {"group": "billing", "otherwise": {"before_end": 10}}}}]}}}}"#;
-    let toml = r#"
-clusters.east.properties."bootstrap.servers" = "h"
-clusters.start.properties."bootstrap.servers" = "h"
-[streams.orders]
-new_partitions.before_now = "900000ms"
-start.topics = ["a"]
-[streams.orders.east]
-start.time_ms = 5
-new_partitions = "latest"
-topics = ["a", { name = "b", start.positions = { 0 = 17, 3 = 0 }, start.otherwise.group = "billing",
-  start.otherwise.otherwise.before_end = 10 }]
-"#;
-    assert_eq!(read("yaml", yaml).unwrap(), expected);
-    assert_eq!(read("json", json).unwrap(), expected);
-    assert_eq!(read("toml", toml).unwrap(), expected);
+    assert_eq!(read("yaml", YAML_STARTS).unwrap(), expected);
+    assert_eq!(read("json", JSON_STARTS).unwrap(), expected);
+    assert_eq!(read("toml", TOML_STARTS).unwrap(), expected);
 }

@@ -78,6 +78,19 @@ pub trait Metadata<S>: Portable {
     /// The groups that either of the two lists and the other does not.
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group>;
 
+    /// Whether it lists any group of the place that `group` is in, for example any topic of a cluster.
+    ///
+    /// By default there is one place, which is always there.
+    fn lists_place_of(&self, _group: &Self::Group) -> bool {
+        true
+    }
+
+    /// Whether a split of `group` that comes back is read from its start again, and not from where its
+    /// position was kept. By default none is.
+    fn starts_over(&self, _group: &Self::Group) -> bool {
+        false
+    }
+
     /// What `next` does not list any more of what this one lists, a kind at a time: for example
     /// clusters, topics. A coordinator can hold back an answer that loses too much of a kind.
     ///

@@ -16,4 +16,6 @@ pub use self::properties::ClientProperties;
 pub(crate) use self::properties::is_secret;
 pub use self::split::{Generation, KafkaClusterId, KafkaIdentity, KafkaSplit, Partition, TopicId};
 pub use self::start::{StartAt, StartRules};
-pub use self::stream::{ClusterMetadata, KafkaStream, StopAt, StreamTopics, StreamsMetadata};
+pub use self::stream::{
+    ClusterMetadata, KafkaStream, OnReturn, StopAt, StreamTopics, StreamsMetadata,
+};

@@ -11,8 +11,8 @@ use super::properties::is_showable;
 use super::stored_starts::{StartsMessage, TopicStartsMessage, restore_starts, starts_message};
 use super::{
     ClientProperties, ClusterId, ClusterMetadata, Generation, KafkaClusterId, KafkaIdentity,
-    KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, Partition, StartAt,
-    StopAt, StreamId, StreamTopics, StreamsMetadata, TopicId, TopicName,
+    KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, OnReturn, Partition,
+    StartAt, StopAt, StreamId, StreamTopics, StreamsMetadata, TopicId, TopicName,
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -76,6 +76,9 @@ struct StreamMessage {
     clusters: Vec<TopicsMessage>,
     #[prost(message, optional, tag = "3")]
     starts: Option<StartsMessage>,
+    /// 1: resume, 2: read again.
+    #[prost(uint32, optional, tag = "4")]
+    on_return: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -192,6 +195,10 @@ impl Stored for StreamsMetadata {
                 name: stream.to_string(),
                 clusters: described.clusters.iter().map(topics_message).collect(),
                 starts: starts_message(&described.starts),
+                on_return: described.on_return.map(|on_return| match on_return {
+                    OnReturn::Resume => 1,
+                    OnReturn::ReadAgain => 2,
+                }),
             });
         MetadataMessage {
             clusters: clusters.collect(),
@@ -214,6 +221,18 @@ impl Stored for StreamsMetadata {
         }
         for stream in message.streams {
             let mut described = KafkaStream::new().with_starts(restore_starts(stream.starts)?);
+            described.on_return = match stream.on_return {
+                None => None,
+                Some(1) => Some(OnReturn::Resume),
+                Some(2) => Some(OnReturn::ReadAgain),
+                Some(rule) => {
+                    let words = format!(
+                        "what becomes of what comes back, {rule}, is not known: use the version that \
+                         wrote it"
+                    );
+                    return Err(StoredError::new(WHAT, words));
+                }
+            };
             for read in stream.clusters {
                 let id = name(WHAT, ClusterId::new(&read.cluster))?;
                 described.clusters.insert(id, restore_topics(read)?);
@@ -304,7 +323,9 @@ mod tests {
             .with_starts(StartRules {
                 start: Some(StartAt::BeforeEnd { records: 3 }),
                 new_partitions: Some(StartAt::Latest),
-            });
+                ..StartRules::default()
+            })
+            .with_return(OnReturn::ReadAgain);
         let metadata = StreamsMetadata::new()
             .with_cluster("east", properties)
             .unwrap()

@@ -1,6 +1,7 @@
 //! Kafka streams and the clusters they live in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 use timely_splits::split::{Loss, Metadata};
@@ -37,6 +38,32 @@ pub struct KafkaStream {
     pub clusters: BTreeMap<ClusterId, StreamTopics>,
     /// Where reading starts in clusters that do not say it.
     pub starts: StartRules,
+    /// What becomes of a topic that comes back; `None` leaves it to other streams that read it, and
+    /// without them its partitions are resumed.
+    pub on_return: Option<OnReturn>,
+}
+
+/// What becomes of the partitions of a topic that was not listed for a while and comes back.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[non_exhaustive]
+pub enum OnReturn {
+    /// Reading goes on where the position was kept.
+    #[default]
+    Resume,
+    /// The position is forgotten, and reading starts by the rule again.
+    ReadAgain,
+}
+
+/// As a metadata file has it.
+impl Display for OnReturn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resume => "resume",
+            Self::ReadAgain => "read_again",
+        })
+    }
 }
 
 /// What a stream reads of one cluster.
@@ -116,6 +143,19 @@ impl KafkaStream {
         Ok(self)
     }
 
+    /// The same with `on_return` for topics that come back.
+    #[must_use]
+    pub fn with_return(mut self, on_return: OnReturn) -> Self {
+        self.on_return = Some(on_return);
+        self
+    }
+
+    /// Whether it reads a topic of a cluster.
+    pub(crate) fn reads(&self, cluster: &ClusterId, topic: &TopicName) -> bool {
+        let read = self.clusters.get(cluster);
+        read.is_some_and(|read| read.topics.contains(topic))
+    }
+
     /// The same with `starts` for clusters and topics that do not say where reading them starts.
     #[must_use]
     pub fn with_starts(mut self, starts: StartRules) -> Self {
@@ -154,6 +194,18 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group> {
         let (before, after) = (self.groups(), next.groups());
         before.symmetric_difference(&after).cloned().collect()
+    }
+
+    fn starts_over(&self, (cluster, topic): &Self::Group) -> bool {
+        let streams = self.streams.values();
+        let mut read = streams.filter(|stream| stream.reads(cluster, topic));
+        read.any(|stream| stream.on_return == Some(OnReturn::ReadAgain))
+    }
+
+    fn lists_place_of(&self, (cluster, _): &Self::Group) -> bool {
+        let mut streams = self.streams.values();
+        self.clusters.contains_key(cluster)
+            && streams.any(|stream| stream.clusters.contains_key(cluster))
     }
 
     fn losses(&self, next: &Self) -> Vec<Loss> {
@@ -285,6 +337,7 @@ mod tests {
             .with_starts(StartRules {
                 start: Some(StartAt::Earliest),
                 new_partitions: Some(StartAt::Latest),
+                ..StartRules::default()
             });
         StreamsMetadata::new().with_stream("b", stream).unwrap()
     }

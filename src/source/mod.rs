@@ -319,6 +319,7 @@ impl KafkaSource {
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
                 resume: settings.resume,
+                kept_for: settings.keep_positions_for,
                 shrink_guard: settings.metadata.shrink_guard,
                 failure_threshold: settings.metadata.failure_threshold,
                 stale_after: settings.metadata.stale_after,

@@ -199,6 +199,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
         }
         self.forget_old(now);
+        self.start_over(now);
         self.tell_stale(now);
     }
 

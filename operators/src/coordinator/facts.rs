@@ -11,7 +11,7 @@ use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::binding::Binding;
 use crate::defect::{self, Defect};
-use crate::discovery::{DiscoveryRequest, FoundSplit};
+use crate::discovery::{Appeared, DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
 use crate::explain::OriginKind;
@@ -31,6 +31,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.metadata_epoch = self.metadata_epoch.max(epoch);
             self.answers.stored = Some(metadata);
         }
+        self.first = restored.first;
         self.rewound = restored.rewound;
         self.replaying = restored.replay.map(Replaying::new);
         let bound = restored.bound.unwrap_or_else(|| self.name_of(now));
@@ -69,7 +70,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// Adds a split to the table.
-    fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
+    pub(super) fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
         let group = S::Metadata::group_of(&split);
         self.groups.entry(group).or_default().insert(split.clone());
         self.splits.insert(split.clone(), entry);
@@ -91,6 +92,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.bound.remove(split);
         self.quarantined.remove(split);
+        self.starting_over.remove(split);
         self.planning.forget(split);
     }
 
@@ -122,6 +124,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             None => self.groups.keys().cloned().collect(),
         };
         self.planning.calm(now, self.options.calm_for);
+        self.first.get_or_insert_with(|| metadata.clone());
         self.metadata = Some(metadata.clone());
         // The epoch reaches every reader before any assignment that is made under it.
         if matches!(self.phase, Phase::Running | Phase::Replaying) {
@@ -145,8 +148,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         };
         let was_present = entry.present();
-        if listed && entry.unlisted_since.is_some() {
+        let is_back = listed && entry.unlisted_since.is_some();
+        if is_back {
             entry.is_back(at);
+        }
+        entry.starts_over = is_back
+            && self.metadata.as_ref().is_some_and(|metadata| {
+                let group = S::Metadata::group_of(split);
+                metadata.starts_over(&group)
+            });
+        if entry.starts_over {
+            self.starting_over.insert(split.clone());
+        } else {
+            self.starting_over.remove(split);
         }
         entry.listed = listed;
         entry.unlisted_since = match entry.unlisted_since {
@@ -222,10 +236,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .collect();
         for found in listed {
             if !self.splits.contains_key(&found.split) {
-                let sibling = known.contains(&S::Metadata::group_of(&found.split));
+                let group = S::Metadata::group_of(&found.split);
+                let appeared = self.appeared(&group, known.contains(&group));
                 let request = self.next_request();
                 let mut entry = Entry::found(request, self.forgotten);
-                entry.sibling = sibling;
+                entry.appeared = appeared;
                 self.insert(found.split.clone(), entry, now);
                 self.tell(SourceEvent::SplitFound {
                     split: found.split.clone(),
@@ -247,6 +262,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             } else if back {
                 self.reconsider(&found.split, now);
             }
+        }
+    }
+
+    /// Beside what a split of `group` appears, other splits of which may be `known`.
+    pub(super) fn appeared(
+        &self,
+        group: &<S::Metadata as Metadata<S>>::Group,
+        known: bool,
+    ) -> Appeared {
+        match &self.first {
+            _ if known => Appeared::InGroup,
+            Some(first) if first.lists_group(group) => Appeared::AtFirst,
+            Some(first) if first.lists_place_of(group) => Appeared::WithGroup,
+            Some(_) => Appeared::WithPlace,
+            None => Appeared::AtFirst,
         }
     }
 
@@ -341,11 +371,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         now: Duration,
     ) {
         self.wait_for(&split, now + wait, Awaited::Start(request, wait));
-        let sibling = self.splits.get(&split).is_some_and(|entry| entry.sibling);
+        let entry = self.splits.get(&split);
+        let appeared = entry.map_or_else(Appeared::default, |entry| entry.appeared);
         let ask = DiscoveryRequest::Resolve {
             request,
             split,
-            sibling,
+            appeared,
         };
         self.intentions.push_back(Intention::Ask(ask));
     }

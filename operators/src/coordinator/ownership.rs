@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Awaited;
 use crate::assignor::SplitLoad;
+use crate::discovery::Appeared;
 use crate::epoch::{ReaderId, RequestId, SplitEpoch};
 use crate::explain::{OriginKind, Story};
 use crate::split::Split;
@@ -28,12 +29,14 @@ pub(super) struct Entry<S: Split> {
     pub(super) unlisted_since: Option<Tick>,
     /// Whether the discovery has found that it does not exist any more.
     pub(super) gone: bool,
+    /// Whether it is to be read from its start again, as soon as all that was read of it is bound.
+    pub(super) starts_over: bool,
     /// Whether it is quarantined as soon as who has it has released it.
     pub(super) barred: bool,
     /// Whether a person asked that it be not read for now.
     pub(super) paused: bool,
-    /// Whether it appeared in a group whose other splits were known.
-    pub(super) sibling: bool,
+    /// Beside what it appeared.
+    pub(super) appeared: Appeared,
     /// The rule by which its start was found, in words; empty unless the start is being recorded.
     pub(super) rule: String,
     /// What is awaited of it, and by when.
@@ -83,9 +86,10 @@ impl<S: Split> Entry<S> {
             listed: true,
             unlisted_since: None,
             gone: false,
+            starts_over: false,
             barred: false,
             paused: false,
-            sibling: false,
+            appeared: Appeared::AtFirst,
             rule: String::new(),
             awaited: None,
             prepared: None,
@@ -115,7 +119,8 @@ impl<S: Split> Entry<S> {
 
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
-        self.present() && !self.paused && !self.barred && self.replaced_by.is_none()
+        let held = self.paused || self.barred || self.starts_over;
+        self.present() && !held && self.replaced_by.is_none()
     }
 
     /// Whether it is there, as far as metadata and discovery say.

@@ -69,6 +69,16 @@ impl Metadata<Leaf> for Forest {
         went.chain(came).copied().collect()
     }
 
+    /// Trees that are written with a capital are read again when they come back.
+    fn starts_over(&self, group: &char) -> bool {
+        group.is_ascii_uppercase()
+    }
+
+    /// Trees up to `m` are in one place, the others in another.
+    fn lists_place_of(&self, group: &char) -> bool {
+        self.0.keys().any(|tree| (*tree > 'm') == (*group > 'm'))
+    }
+
     fn losses(&self, next: &Self) -> Vec<Loss> {
         let trees = |forest: &Self| forest.0.keys().copied().collect();
         vec![Loss::between("trees", &trees(self), &trees(next))]

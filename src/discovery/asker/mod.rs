@@ -164,6 +164,9 @@ impl Asker {
         let rule = match &wanted.rule {
             Wanting::Given(rule) => return Some(rule.clone()),
             Wanting::OfTopic => &rules.start,
+            Wanting::OfNewCluster if rules.new_clusters.is_some() => &rules.new_clusters,
+            Wanting::OfNewTopic if rules.new_topics.is_some() => &rules.new_topics,
+            Wanting::OfNewCluster | Wanting::OfNewTopic => &rules.start,
             // By default it begins where it begins: what was written between its creation and its
             // discovery must not be lost.
             Wanting::OfNewPartitions => &rules.new_partitions,

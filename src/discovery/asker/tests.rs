@@ -49,7 +49,7 @@ fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
     let orders = TopicName::new("orders").unwrap();
     let rules = StartRules {
         start: Some(StartAt::Latest),
-        new_partitions: None,
+        ..StartRules::default()
     };
     asker.target = Some(Target {
         epoch: MetadataEpoch(1),
