@@ -1,5 +1,6 @@
 //! What the source speaks of: streams, clusters, splits and positions.
 
+mod change;
 mod name;
 mod position;
 mod properties;
@@ -10,6 +11,7 @@ mod stored_starts;
 mod stream;
 pub(crate) mod words;
 
+pub use self::change::{Changed, MetadataChange, RuleChange};
 pub use self::name::{ClusterId, GroupId, NameError, StreamId, TopicName};
 pub use self::position::{KafkaPosition, LeaderEpoch, Offset};
 pub use self::properties::ClientProperties;
