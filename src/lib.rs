@@ -44,6 +44,7 @@ pub use timely_splits::log::{
     Appended, BindingLog, LogError, LogExtent, LogRecord, MemoryLog, SnapshotAt, Stored,
     StoredError,
 };
+pub use timely_splits::loss::{Aftermath, LossPolicy};
 pub use timely_splits::protocol::Command;
 pub use timely_splits::reader::{Admission, AdmissionHook};
 pub use timely_splits::resume::Resume;
@@ -52,7 +53,7 @@ pub use timely_splits::tick::{Tick, TimeMap};
 pub use crate::discovery::CommitOffsets;
 pub use crate::execute::{PEER_LOST_STATUS, RUN_VARIABLE, execute, execute_from_args};
 pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscription};
-pub use crate::model::{KafkaPosition, KafkaSplit, StartAt, StartRules};
+pub use crate::model::{KafkaPosition, KafkaSplit, LossRules, StartAt, StartRules, StopAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
 #[cfg(feature = "object-store")]
 pub use crate::source::ObjectLog;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService};
 use timely_kafka::model::{
     ClientProperties, KafkaStream, OnReturn, StartAt, StartRules, StopAt, StreamsMetadata,
+    TopicName,
 };
 
 const YAML: &str = "\
@@ -318,7 +319,7 @@ fn a_file_that_does_not_settle_by_the_deadline_is_an_error() {
     );
 }
 
-const YAML_STARTS: &str = "\
+const RULES_YAML: &str = "\
 clusters:
   east: { properties: { bootstrap.servers: h } }
   start: { properties: { bootstrap.servers: h } }
@@ -328,7 +329,9 @@ streams:
     new_clusters: latest
     on_return: read_again
     start: { topics: [a] }
+    stop: end
     east:
+      stop: never
       start: { time_ms: 5 }
       new_partitions: latest
       new_topics: earliest
@@ -338,17 +341,21 @@ streams:
           start:
             positions: { 0: 17, 3: 0 }
             otherwise: { group: billing, otherwise: { before_end: 10 } }
+          stop: { positions: { 1: 20 }, otherwise: { group: billing, otherwise: { time_ms: 9 } } }
 ";
 
-const JSON_STARTS: &str = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
+const RULES_JSON: &str = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
   "start": {"properties": {"bootstrap.servers": "h"}}},
  "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "new_clusters": "latest",
   "on_return": "read_again", "start": {"topics": ["a"]},
-  "east": {"start": {"time_ms": 5}, "new_partitions": "latest", "new_topics": "earliest", "topics": ["a",
+  "stop": "end", "east": {"stop": "never", "start": {"time_ms": 5}, "new_partitions": "latest",
+  "new_topics": "earliest", "topics": ["a",
    {"name": "b", "start": {"positions": {"0": 17, "3": 0},
-    "otherwise": {"group": "billing", "otherwise": {"before_end": 10}}}}]}}}}"#;
+    "otherwise": {"group": "billing", "otherwise": {"before_end": 10}}},
+    "stop": {"positions": {"1": 20}, "otherwise": {"group": "billing",
+     "otherwise": {"time_ms": 9}}}}]}}}}"#;
 
-const TOML_STARTS: &str = r#"
+const RULES_TOML: &str = r#"
 clusters.east.properties."bootstrap.servers" = "h"
 clusters.start.properties."bootstrap.servers" = "h"
 [streams.orders]
@@ -356,12 +363,15 @@ new_partitions.before_now = "900000ms"
 new_clusters = "latest"
 on_return = "read_again"
 start.topics = ["a"]
+stop = "end"
 [streams.orders.east]
+stop = "never"
 start.time_ms = 5
 new_partitions = "latest"
 new_topics = "earliest"
 topics = ["a", { name = "b", start.positions = { 0 = 17, 3 = 0 }, start.otherwise.group = "billing",
-  start.otherwise.otherwise.before_end = 10 }]
+  start.otherwise.otherwise.before_end = 10, stop.positions.1 = 20,
+  stop.otherwise = { group = "billing", otherwise.time_ms = 9 } }]
 "#;
 
 /// Every rule, at every place that can have one; a cluster may still be called like a rule.
@@ -393,12 +403,18 @@ fn where_reading_starts_is_read_from_each_notation() {
             ..StartRules::default()
         })
         .with_return(OnReturn::ReadAgain);
+    stream.stop = Some(StopAt::End);
     let east = stream.clusters.get_mut("east").unwrap();
+    let billing = StopAt::committed("billing", StopAt::Time { record_time_ms: 9 });
+    let stop = StopAt::positions([(1, 20)], billing.unwrap());
+    let b = TopicName::new("b").unwrap();
+    east.topic_stops.insert(b, stop);
+    east.stop = Some(StopAt::Never);
     east.starts.new_partitions = Some(StartAt::Latest);
     east.starts.new_topics = Some(StartAt::Earliest);
     let expected = clusters(stream);
 
-    assert_eq!(read("yaml", YAML_STARTS).unwrap(), expected);
-    assert_eq!(read("json", JSON_STARTS).unwrap(), expected);
-    assert_eq!(read("toml", TOML_STARTS).unwrap(), expected);
+    assert_eq!(read("yaml", RULES_YAML).unwrap(), expected);
+    assert_eq!(read("json", RULES_JSON).unwrap(), expected);
+    assert_eq!(read("toml", RULES_TOML).unwrap(), expected);
 }

@@ -40,6 +40,12 @@ fn main() {
         real::starts::later,
     ));
     scenarios.push((
+        "a_bounded_source_ends_behind_whatever_shows_no_record",
+        real::stops::transactions,
+    ));
+    scenarios.push(("each_rule_for_a_stop_is_a_number_once", real::stops::rules));
+    scenarios.extend(real::losses::all());
+    scenarios.push((
         "only_what_is_committed_is_read_and_the_rest_is_passed",
         real::transactions::committed,
     ));
@@ -55,6 +61,21 @@ fn main() {
     trials.extend(real::undisturbed::trials());
     trials.extend(real::offsets::trials());
     trials.extend(real::shapes::trials());
+    trials.push(Trial::test(
+        "a_log_that_was_cut_off_is_read_on_as_another_split",
+        || {
+            real::losses::cut_off();
+            Ok(())
+        },
+    ));
+    // A run that cannot end in order is a process of its own.
+    trials.push(Trial::test(
+        "a_topic_that_is_created_again_while_it_is_read_is_never_bound",
+        || {
+            real::losses::recreated_while_read(&world(), Backend::TwoProcesses(1));
+            Ok(())
+        },
+    ));
     libtest_mimic::run(&arguments, trials).exit();
 }
 

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Rows go to `SQLite` files in `state/store`, one a shard; a shard stores its rows and the tick up to
-//! which it has them in one transaction. The log of the source is in `state/log`. End it by Ctrl-C,
+//! which it has them in one transaction. The log of the source is in `state/log`, or, with `--log` and the
+//! feature `s3`, in a bucket, so that the source can be started again on another machine. End it by Ctrl-C,
 //! SIGTERM or SIGKILL, start it again with as many workers as you like, and look:
 //!
 //! ```text
@@ -30,7 +31,8 @@ use signal_hook::iterator::Signals;
 use timely_kafka::timely::dataflow::ProbeHandle;
 use timely_kafka::timely::dataflow::operators::Inspect;
 use timely_kafka::{
-    FileMetadataService, KafkaSource, LocalLog, ReadOptions, Resume, Subscription, TimeMap,
+    FailureKind, FileMetadataService, Health, HealthStatus, KafkaSource, KafkaSourceBuilder,
+    LocalLog, ReadOptions, Resume, Subscription, TimeMap,
 };
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -49,9 +51,14 @@ struct Arguments {
     #[arg(long, value_name = "NAME")]
     stream: String,
 
-    /// Where the store and the log are
+    /// Where the store is, and the log unless --log says otherwise
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
+
+    /// Where the log is: another folder, or a bucket, which the variables of the environment that begin
+    /// with AWS_ say how to reach
+    #[arg(long, value_name = "FOLDER|s3://BUCKET/PREFIX")]
+    log: Option<String>,
 
     /// How many shards the store has, which cannot be changed
     #[arg(long, default_value_t = 4, value_name = "COUNT",
@@ -94,9 +101,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         .then(|| store.begin())
         .transpose()?;
     let source = match begun {
-        Some(begun) => builder
-            .log(LocalLog::at(arguments.folder.join("log")))
-            .resume(Resume::At(begun.tick)),
+        Some(begun) => arguments.log_of(builder)?.resume(Resume::At(begun.tick)),
         None => builder,
     };
     let source = source.build()?;
@@ -112,6 +117,12 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             let read = source.read_with(scope, options);
             read.errors
                 .inspect(|error| tracing::error!("split {}: {}", error.split, error.message));
+            read.health.inspect(|health| {
+                if ends_it(health) {
+                    // No tick can end any more; whoever started this starts it again. The words were logged.
+                    std::process::exit(1);
+                }
+            });
             let run = run.filter(|_| scope.index() == 0);
             let built = sink::store(read.batches, &store, run, &stored);
             built.unwrap_or_else(|error| panic!("{error}"));
@@ -123,7 +134,32 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether nothing can be stored any more by this run, whatever else happens.
+fn ends_it(health: &Health) -> bool {
+    health.status == HealthStatus::Failing(FailureKind::Definite)
+        && ["source", "binding log"].contains(&health.subject.as_str())
+}
+
 impl Arguments {
+    /// A source with its log.
+    fn log_of(&self, builder: KafkaSourceBuilder) -> Result<KafkaSourceBuilder, Box<dyn Error>> {
+        Ok(match &self.log {
+            #[cfg(feature = "s3")]
+            Some(url) if url.starts_with("s3://") => {
+                builder.log(timely_kafka::ObjectLog::in_s3(url)?)
+            }
+            #[cfg(not(feature = "s3"))]
+            Some(url) if url.starts_with("s3://") => {
+                return Err(format!(
+                    "--log {url}: a log in S3 takes a program that is built with --features s3"
+                )
+                .into());
+            }
+            Some(folder) => builder.log(LocalLog::at(folder)),
+            None => builder.log(LocalLog::at(self.folder.join("log"))),
+        })
+    }
+
     /// The arguments that are timely's, as timely reads them.
     fn timely(&self) -> impl Iterator<Item = String> + use<> {
         let mut arguments = vec!["exact_sink".to_owned()];

@@ -134,6 +134,7 @@ fn snapshot(tick: u64, splits: u64) -> LogRecord<Number> {
         paused: false,
         identity: None,
         unlisted_since: None,
+        stop: None,
     });
     LogRecord::Snapshot(Snapshot {
         version: SNAPSHOT_VERSION,
@@ -146,6 +147,7 @@ fn snapshot(tick: u64, splits: u64) -> LogRecord<Number> {
         splits: all.collect(),
         split_epochs: SplitEpoch(1_000),
         rewound: false,
+        all_found: false,
     })
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::health::FailureKind;
+use crate::loss::Aftermath;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -15,7 +16,8 @@ use crate::tick::Tick;
 ///
 /// * A split that is not named did not move in this tick.
 /// * The ranges of one split over all bindings join, from where its reading started: each starts
-///   where the one before it ended.
+///   where the one before it ended. What was [skipped](Aftermath::Skipped) at the tick is the end of its
+///   range.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Binding<S: Split> {
@@ -43,12 +45,14 @@ pub struct SplitRange<S: Split> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct SplitError<S: Split> {
-    /// The split, which is not read on.
+    /// The split.
     pub split: S,
     /// The position that could not be read.
     pub position: S::Position,
     /// What happened and what was expected, in words for a person.
     pub message: String,
+    /// Whether the split is read on, and from where.
+    pub then: Aftermath<S>,
 }
 
 impl<S: Split> SplitError<S> {

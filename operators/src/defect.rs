@@ -47,11 +47,17 @@ pub enum Defect {
     SnapshotBelieved,
     /// A run counts assignments from one, whatever the runs before it assigned.
     EpochsCountAnew,
+    /// Readers are told that a tick is durable as soon as all have closed it.
+    FrontierBeforeDurable,
+    /// A restart does not know where splits stop.
+    StopForgotten,
+    /// A reader keeps what it has read to its stop.
+    NeverFinished,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::NoSplitEpochCheck,
         Self::TakeoverOnSuspicion,
         Self::HandoverOfFetched,
@@ -69,6 +75,9 @@ impl Defect {
         Self::NotPrepared,
         Self::SnapshotBelieved,
         Self::EpochsCountAnew,
+        Self::FrontierBeforeDurable,
+        Self::StopForgotten,
+        Self::NeverFinished,
     ];
 }
 

@@ -5,6 +5,7 @@
 use crate::binding::SplitRange;
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::health::Health;
+use crate::loss::Remains;
 use crate::split::Split;
 
 /// Answers what the coordinator asks about metadata and splits.
@@ -23,7 +24,7 @@ use crate::split::Split;
 /// * **D6 Looks for the latest.** After a newer request to discover, what is found under its epoch is
 ///   what its metadata lists.
 /// * **D7 Resolves.** A request to resolve a split is answered once, with its number, its split and
-///   the position that the rule of the split says.
+///   the positions that the rules of the split say.
 /// * **D8 Knows that it does not know.** What cannot be asked is asked again with back-off until it
 ///   is answered or the metadata does not list it any more. A failure to ask is a [`Health`], never
 ///   an answer that something is not there.
@@ -31,6 +32,14 @@ use crate::split::Split;
 /// * **D10 Bounded.** Answers that nobody polled are bounded.
 /// * **D11 Checks.** A request to check is answered once, with its number and with exactly those of its
 ///   ranges that cannot be read from their first record on any more.
+/// * **D12 Identifies.** Each split of a request to identify is answered with its number, by what is asked
+///   after the request came and never by what was known before. What cannot be asked is answered later;
+///   what nobody can tell is `None`, at once.
+/// * **D13 Judges.** A request to judge is answered once, with its number, its split and what there is of
+///   it.
+/// * **D14 Knows when it has found all.** Once everything that the metadata lists was asked for and
+///   answered, and what exists of it was found under the latest epoch, that is said, once at least. As
+///   long as something could not be asked for it is not.
 pub trait SplitDiscovery<S: Split>: 'static {
     /// Begins to find out what `request` asks.
     fn request(&mut self, request: DiscoveryRequest<S>);
@@ -42,9 +51,21 @@ pub trait SplitDiscovery<S: Split>: 'static {
     /// is durable.
     ///
     /// Nothing has to be done about it, which is the default; it is for who tells others how far the
-    /// source is. When the log is open, this is called for all that is in it. What is given again in a
-    /// replay is not bound again.
+    /// source is. It is always where a split is bound by what is in force in the log, and never more:
+    ///
+    /// * When the log is open, this is called for all that is in it.
+    /// * A run that goes back ([`At`](crate::resume::Resume::At)) tells where each split goes on, which
+    ///   can be an earlier position, once the log says that it went back, and not before. One that reads
+    ///   afresh tells nothing until a split has its start again.
+    /// * A run that gives ticks again ([`Replay`](crate::resume::Resume::Replay)) tells up to where splits
+    ///   were bound before. What is given again is not bound again, so that nothing goes back.
     fn bound(&mut self, _split: &S, _position: &S::Position) {}
+
+    /// Hears what `split` is, as the log says: when the log is open for all that is in it, and whenever it
+    /// is durable that more is known.
+    ///
+    /// Nothing has to be done about it, which is the default; it is for who compares with what others say.
+    fn known(&mut self, _split: &S, _identity: &S::Identity) {}
 }
 
 impl<S: Split> SplitDiscovery<S> for Box<dyn SplitDiscovery<S>> {
@@ -59,6 +80,10 @@ impl<S: Split> SplitDiscovery<S> for Box<dyn SplitDiscovery<S>> {
     fn bound(&mut self, split: &S, position: &S::Position) {
         (**self).bound(split, position);
     }
+
+    fn known(&mut self, split: &S, identity: &S::Identity) {
+        (**self).known(split, identity);
+    }
 }
 
 /// What the coordinator asks.
@@ -72,7 +97,7 @@ pub enum DiscoveryRequest<S: Split> {
         /// What to look for.
         metadata: S::Metadata,
     },
-    /// Find where reading `split` starts by its rule.
+    /// Find where reading `split` starts, and where it stops, by its rules.
     Resolve {
         /// Returned with the answer.
         request: RequestId,
@@ -87,6 +112,20 @@ pub enum DiscoveryRequest<S: Split> {
         request: RequestId,
         /// The ranges, of splits that the latest metadata lists.
         ranges: Vec<SplitRange<S>>,
+    },
+    /// Find out what splits are, now.
+    Identify {
+        /// Returned with the answers.
+        request: RequestId,
+        /// One split for each group and identity that is known.
+        splits: Vec<S>,
+    },
+    /// Find out what there is of a split whose next record is not there.
+    Judge {
+        /// Returned with the answer.
+        request: RequestId,
+        /// The split.
+        split: S,
     },
 }
 
@@ -133,7 +172,12 @@ pub enum DiscoveryEvent<S: Split> {
         /// The splits.
         splits: Vec<S>,
     },
-    /// Where reading a split starts.
+    /// All that the metadata lists was asked for, and what exists of it was found under this epoch.
+    AllFound {
+        /// The metadata epoch it was looked for under.
+        epoch: MetadataEpoch,
+    },
+    /// Where reading a split starts, and where it stops.
     Resolved {
         /// The request that is answered.
         request: RequestId,
@@ -141,7 +185,9 @@ pub enum DiscoveryEvent<S: Split> {
         split: S,
         /// Where its reading starts.
         start: S::Position,
-        /// The rule that says so, in words for a person.
+        /// Where its reading stops: nothing at this position or past it is read. `None`: nowhere.
+        stop: Option<S::Position>,
+        /// The rules that say so, in words for a person.
         rule: String,
     },
     /// Which of the ranges of a check cannot be read any more.
@@ -150,6 +196,22 @@ pub enum DiscoveryEvent<S: Split> {
         request: RequestId,
         /// Each that cannot, and why, in words for a person.
         lost: Vec<(SplitRange<S>, String)>,
+    },
+    /// What splits are.
+    Identified {
+        /// The request that is answered, maybe in parts.
+        request: RequestId,
+        /// The splits, each with what it is; `None` if nobody can tell.
+        splits: Vec<(S, Option<S::Identity>)>,
+    },
+    /// What there is of a split.
+    Judged {
+        /// The request that is answered.
+        request: RequestId,
+        /// The split.
+        split: S,
+        /// What there is.
+        remains: Remains<S>,
     },
     /// Something that a person should know.
     Health(Health),

@@ -99,6 +99,7 @@ pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(
         options: options.clone(),
         bound_before: None,
         log_failed: false,
+        untold: Vec::new(),
     });
     builder.build(move |capabilities| {
         let mut capabilities = capabilities.into_iter();
@@ -155,6 +156,8 @@ struct EnumeratorOperator<T: SourceTime, S: Split> {
     bound_before: Option<Tick>,
     /// Whether the log has failed at something, which is told to be over once it is open.
     log_failed: bool,
+    /// Where splits go on, if the discovery was not told.
+    untold: Vec<(S, S::Position)>,
 }
 
 impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
@@ -168,8 +171,17 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                     }
                     if let Ok(restored) = &*restored {
                         self.bound_before = restored.bound();
-                        for (split, position) in restored.positions() {
-                            self.discovery.bound(split, position);
+                        let positions = restored.positions();
+                        self.untold = positions
+                            .map(|(one, at)| (one.clone(), at.clone()))
+                            .collect();
+                        // A run that goes back may end before the log says so: then the one after it
+                        // is where this one is not.
+                        if !restored.goes_back() {
+                            self.tell_positions();
+                        }
+                        for (split, identity) in restored.identities() {
+                            self.discovery.known(split, identity);
                         }
                     }
                     self.coordinator.handle_restored(*restored, now);
@@ -229,7 +241,10 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                     self.log.append(incarnation, records);
                 }
                 Intention::Compact(since) => self.log.compact(since),
-                Intention::Open(tick) => self.downgrade(tick),
+                Intention::Open(tick) => {
+                    self.tell_positions();
+                    self.downgrade(tick);
+                }
                 Intention::AskPast => self.log.ask_past(),
                 Intention::Publish { binding, next } => {
                     // A tick that is given again was bound before.
@@ -244,6 +259,7 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                         self.downgrade(tick);
                     }
                 }
+                Intention::Know(split, identity) => self.discovery.known(&split, &identity),
                 Intention::Tell(SourceEvent::Health(health)) => self.say(health),
                 Intention::Tell(event) => {
                     // It is told when it is durable.
@@ -258,6 +274,13 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
             self.directives.close();
             self.bindings.close();
             self.health.close();
+        }
+    }
+
+    /// Tells the discovery where splits go on that the log had when it was opened.
+    fn tell_positions(&mut self) {
+        for (split, position) in std::mem::take(&mut self.untold) {
+            self.discovery.bound(&split, &position);
         }
     }
 

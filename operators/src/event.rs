@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::binding::SplitError;
 use crate::epoch::{MetadataEpoch, PlanEpoch, ReaderId, SplitEpoch};
 use crate::health::{FailureKind, Health};
 use crate::protocol::ReleaseReason;
@@ -30,14 +31,28 @@ pub enum SourceEvent<S: Split> {
         /// The split.
         split: S,
     },
-    /// It is durable where reading a split starts.
+    /// It is durable where reading a split starts and stops.
     SplitResolved {
         /// The split.
         split: S,
         /// The position of the first record to read.
         start: S::Position,
-        /// The rule that says so, in words.
+        /// Where reading stops, if it does.
+        stop: Option<S::Position>,
+        /// The rules that say so, in words.
         rule: String,
+    },
+    /// A split was read to its stop, or starts there. What was emitted of it may not be durable yet.
+    SplitFinished {
+        /// The split.
+        split: S,
+        /// Where it stopped.
+        position: S::Position,
+    },
+    /// All splits that a bounded source reads are known.
+    AllFound {
+        /// How many there are.
+        splits: usize,
     },
     /// The assignor has run, and splits move.
     Planned {
@@ -105,6 +120,13 @@ pub enum SourceEvent<S: Split> {
         kind: FailureKind,
         /// What happened.
         message: String,
+    },
+    /// It is durable that records of a split are lost, or that it fails or starts over because of that.
+    SplitLost {
+        /// What happened, what is lost, and what comes after.
+        error: SplitError<S>,
+        /// How often that happened in this run, to any split.
+        count: u64,
     },
     /// A tick is over: its binding is durable.
     Bound {

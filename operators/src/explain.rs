@@ -115,6 +115,8 @@ pub enum SplitLife {
     Kept,
     /// It failed in a way that lasts, and stays at its position until it is readmitted.
     Quarantined,
+    /// It was read to its stop.
+    Finished,
 }
 
 impl Display for SplitLife {
@@ -129,6 +131,7 @@ impl Display for SplitLife {
             Self::Removed => "removed",
             Self::Kept => "kept",
             Self::Quarantined => "quarantined",
+            Self::Finished => "finished",
         })
     }
 }

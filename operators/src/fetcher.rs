@@ -8,6 +8,7 @@ use timely::{Accountable, Container};
 
 use crate::epoch::{MetadataEpoch, SplitEpoch};
 use crate::health::{FailureKind, Health};
+use crate::loss::LossCause;
 use crate::split::Split;
 
 /// Reads the splits of one reader.
@@ -163,13 +164,19 @@ pub struct Piece<S: Split, B> {
 
 /// What became of the reading of a split that stopped by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DownCause {
+pub enum DownCause<P> {
     /// What is read failed. Transient: the reader tries again, later, where it stopped, for as long as
     /// it takes. Definite: the split is quarantined.
     Failed(FailureKind),
     /// What reads failed, by a panic for example. The reader tries again a few times, and then
     /// quarantines the split.
     Crashed,
+    /// What came is not what was written: its checksum says so. The way to here may have done it once, so
+    /// the reader tries again a few times, and then quarantines the split.
+    Damaged,
+    /// What is to be read is not there any more. The split is released, and it is found out what is
+    /// there.
+    Lost(LossCause<P>),
 }
 
 /// Why an assigned split is not read any more.
@@ -180,7 +187,7 @@ pub struct FetcherDown<S: Split> {
     /// The assignment that ended.
     pub split_epoch: SplitEpoch,
     /// What became of it, which says what to do.
-    pub cause: DownCause,
+    pub cause: DownCause<S::Position>,
     /// What happened and what was expected, in words for a person.
     pub message: String,
 }

@@ -38,7 +38,8 @@
 //!
 //! In the order that data flows through them:
 //!
-//! - [`split`], [`epoch`], [`tick`], [`health`], [`event`]: the words that the rest is said in.
+//! - [`split`], [`epoch`], [`tick`], [`health`], [`event`]: the words that the rest is said in;
+//!   [`loss`]: what is done about records that are no longer there.
 //! - [`discovery`]: finds out which splits exist.
 //! - [`assignor`]: policies that pick a reader for each split.
 //! - [`coordinator`]: decides who reads what, and when a tick is over. A state machine without I/O.
@@ -85,6 +86,7 @@ pub mod kill_point;
 #[path = "../tests/support/letters.rs"]
 mod letters;
 pub mod log;
+pub mod loss;
 mod port;
 pub mod protocol;
 pub mod reader;

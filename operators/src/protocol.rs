@@ -12,6 +12,7 @@ use crate::binding::{SplitError, SplitRange};
 use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, SplitEpoch};
 use crate::explain::Explanation;
 use crate::health::FailureKind;
+use crate::loss::LossCause;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -54,6 +55,8 @@ pub enum Directive<S: Split> {
     },
     /// The binding of the tick is durable: the frontier may pass it.
     Durable(Tick),
+    /// Emit a definite error at the open tick, and report it when that is closed.
+    Emit(SplitError<S>),
     /// Ticks that were bound before are given again: from here on what is assigned is read only as far
     /// as [`Directive::Replay`] says, until a tick is opened. None before this one is given.
     BeginReplay(Tick),
@@ -105,6 +108,8 @@ pub struct Assignment<S: Split> {
     pub metadata_epoch: MetadataEpoch,
     /// The position of the first record to read.
     pub start: S::Position,
+    /// Where reading stops: nothing at this position or past it is emitted. `None`: nowhere.
+    pub stop: Option<S::Position>,
 }
 
 /// What one reader tells the enumerator.
@@ -160,6 +165,21 @@ pub enum Report<S: Split> {
         split_epoch: SplitEpoch,
         /// Transient: the reader tries again. Definite: the split is quarantined at `next`.
         kind: FailureKind,
+        /// The position of the first record that was not emitted.
+        next: S::Position,
+        /// What happened, in words for a person.
+        message: String,
+    },
+    /// What is to be read next of a split is not there any more. The reader has released it.
+    Lost {
+        /// The reader.
+        reader: ReaderId,
+        /// The split.
+        split: S,
+        /// The assignment that ended.
+        split_epoch: SplitEpoch,
+        /// How that is known.
+        cause: LossCause<S::Position>,
         /// The position of the first record that was not emitted.
         next: S::Position,
         /// What happened, in words for a person.
@@ -243,4 +263,6 @@ pub enum ReleaseReason {
     Revoked,
     /// The metadata does not list it.
     NotListed,
+    /// It was read to its stop.
+    Finished,
 }

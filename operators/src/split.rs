@@ -7,6 +7,8 @@ use std::hash::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::loss::{LossKind, LossPolicy};
+
 /// A value that is sent between workers and stored in the binding log.
 ///
 /// Implemented for every type that qualifies; there is nothing to implement by hand.
@@ -53,6 +55,37 @@ pub trait Split: Portable + Display {
     fn learnt(_known: &Self::Identity, found: &Self::Identity) -> Self::Identity {
         found.clone()
     }
+
+    /// Whether `one` is nearer to the beginning of a split than `other`.
+    ///
+    /// Positions can differ in more than where they are.
+    fn precedes(one: &Self::Position, other: &Self::Position) -> bool {
+        one < other
+    }
+
+    /// How `found` differs from what was `known`, in words that name both.
+    fn difference(known: &Self::Identity, found: &Self::Identity) -> String {
+        format!("it was {known:?} and is {found:?}")
+    }
+
+    /// Whether a split that is `found` has taken the place of the one that was `known`, so that a policy
+    /// may start it over. If not, it is not even where that one was, and only a person knows why.
+    fn takes_place(_known: &Self::Identity, _found: &Self::Identity) -> bool {
+        true
+    }
+
+    /// The split as which this one is read when it is started over; `None` if it cannot be.
+    ///
+    /// It is greater, in the same group, and has the same [origin](Self::origin).
+    fn started_over(&self) -> Option<Self> {
+        None
+    }
+
+    /// The split as which this one was found, before it was ever started over.
+    #[must_use]
+    fn origin(&self) -> Self {
+        self.clone()
+    }
 }
 
 /// The content of one metadata epoch.
@@ -87,15 +120,20 @@ pub trait Metadata<S>: Portable {
 
     /// Whether a split of `group` that comes back is read from its start again, and not from where its
     /// position was kept. By default none is.
-    fn starts_over(&self, _group: &Self::Group) -> bool {
+    fn reads_again(&self, _group: &Self::Group) -> bool {
         false
+    }
+
+    /// What is done about losses of `split`; `None` leaves it to the options of the source.
+    fn loss_policy(&self, _split: &S, _kind: LossKind) -> Option<LossPolicy> {
+        None
     }
 
     /// What `next` does not list any more of what this one lists, a kind at a time: for example
     /// clusters, topics. A coordinator can hold back an answer that loses too much of a kind.
     ///
     /// By default nothing is ever lost, so nothing is held back.
-    fn losses(&self, _next: &Self) -> Vec<Loss> {
+    fn shrinks(&self, _next: &Self) -> Vec<Shrink> {
         Vec::new()
     }
 
@@ -107,7 +145,7 @@ pub trait Metadata<S>: Portable {
 
 /// What one metadata lists of a kind and another does not list any more.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Loss {
+pub struct Shrink {
     /// What the kind is called in the plural: `clusters`, `topics`.
     pub kind: &'static str,
     /// The names of what is lost.
@@ -116,7 +154,7 @@ pub struct Loss {
     pub of: usize,
 }
 
-impl Loss {
+impl Shrink {
     /// What of `before` is not in `after`.
     pub fn between<T: Display + Ord>(
         kind: &'static str,
@@ -140,7 +178,7 @@ impl Loss {
 /// The most names that a loss shows.
 const NAMES_MAX: usize = 5;
 
-impl Display for Loss {
+impl Display for Shrink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lost, kind) = (self.lost.len(), self.kind);
         write!(f, "{lost} of {} {kind} (", self.of)?;

@@ -188,6 +188,9 @@ impl SplitDiscovery<Letter> for Discovery {
                 let splits = letters.map(|split| FoundSplit::new(split, ())).collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
+            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost")
+            }
             DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                 request,
                 lost: Vec::new(),
@@ -196,6 +199,7 @@ impl SplitDiscovery<Letter> for Discovery {
                 request,
                 split,
                 start: 0,
+                stop: None,
                 rule: "earliest".to_owned(),
             },
         });

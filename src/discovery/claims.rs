@@ -1,17 +1,29 @@
 //! Which cluster name has which Kafka cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::inbox::Inbox;
-use crate::model::{ClusterId, KafkaClusterId};
+use crate::model::{ClusterId, KafkaClusterId, KafkaSplit};
 
 /// Which Kafka cluster each listed name reaches, so that none is read under two names.
 ///
 /// The name that reaches it first has it. Names could be told to give way in their order instead,
 /// but then one that hangs would hold up another, or be read for a while and given up.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<BTreeMap<ClusterId, Claim>>);
+pub(super) struct Claims {
+    claims: Mutex<BTreeMap<ClusterId, Claim>>,
+    known: Mutex<BTreeMap<ClusterId, Known>>,
+}
+
+/// What the log knows of a cluster.
+#[derive(Debug)]
+struct Known {
+    /// Which Kafka cluster it was when a split of it was last learnt or readmitted.
+    id: KafkaClusterId,
+    /// Its splits, in their first generation; bounded by those that there ever were.
+    splits: BTreeSet<KafkaSplit>,
+}
 
 #[derive(Debug)]
 struct Claim {
@@ -30,7 +42,7 @@ impl Claims {
         owner: &Arc<Inbox>,
         id: &KafkaClusterId,
     ) -> Option<ClusterId> {
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let other = claims
             .iter()
             .find(|(other, claim)| *other != name && claim.id == *id)
@@ -49,7 +61,7 @@ impl Claims {
 
     /// Gives up what `owner`, which is closed, claimed for `name`.
     pub(super) fn release(&self, name: &ClusterId, owner: &Arc<Inbox>) {
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         if claims
             .get(name)
             .is_some_and(|claim| Arc::ptr_eq(&claim.owner, owner))
@@ -57,11 +69,59 @@ impl Claims {
             claims.remove(name);
         }
     }
+
+    /// Claims for `name` the Kafka cluster that it was before this run, if no other name has it: of two
+    /// names the one that has read it stays, whichever answers first.
+    pub(super) fn claim_known(&self, name: &ClusterId, owner: &Arc<Inbox>) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(id) = known.get(name).map(|known| known.id.clone()) else {
+            return;
+        };
+        drop(known);
+        let claimed = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_claimed = claimed.contains_key(name);
+        drop(claimed);
+        if !is_claimed {
+            self.claim(name, owner, &id);
+        }
+    }
+
+    /// The log says which Kafka cluster `split` is of.
+    pub(super) fn know(&self, split: KafkaSplit, id: &KafkaClusterId) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.entry(split.cluster.clone()).or_insert_with(|| Known {
+            id: id.clone(),
+            splits: BTreeSet::new(),
+        });
+        if known.id != *id {
+            known.id.clone_from(id);
+        }
+        known.splits.insert(split);
+    }
+
+    /// The Kafka cluster that `name` was, if that is another one than `found`.
+    pub(super) fn contradicted(
+        &self,
+        name: &ClusterId,
+        found: &KafkaClusterId,
+    ) -> Option<KafkaClusterId> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(name).map(|known| &known.id);
+        known.filter(|known| *known != found).cloned()
+    }
+
+    /// Whether the log knows `split`.
+    pub(super) fn knows(&self, split: &KafkaSplit) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(&split.cluster);
+        known.is_some_and(|known| known.splits.contains(split))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Partition, TopicName};
 
     fn cluster(name: &str) -> ClusterId {
         ClusterId::new(name).unwrap()
@@ -101,5 +161,44 @@ mod tests {
 
         assert_eq!(taken, Some(cluster("a")));
         assert_eq!(claims.claim(&cluster("c"), &inboxes[2], &y), None);
+    }
+
+    fn split(cluster_name: &str) -> KafkaSplit {
+        let topic = TopicName::new("orders").unwrap();
+        KafkaSplit::new(cluster(cluster_name), topic, Partition(0))
+    }
+
+    /// S27 across a restart.
+    #[test]
+    fn the_name_that_the_log_knows_has_the_cluster_whichever_answers_first() {
+        let claims = Claims::default();
+        let inboxes = [(); 2].map(|()| Arc::new(Inbox::default()));
+        let id = KafkaClusterId("x".to_owned());
+        claims.know(split("old"), &id);
+
+        claims.claim_known(&cluster("new"), &inboxes[0]);
+        claims.claim_known(&cluster("old"), &inboxes[1]);
+        let taken = claims.claim(&cluster("new"), &inboxes[0], &id);
+
+        assert_eq!(taken, Some(cluster("old")));
+        assert_eq!(claims.claim(&cluster("old"), &inboxes[1], &id), None);
+    }
+
+    /// K8.
+    #[test]
+    fn another_id_than_the_known_one_contradicts_until_a_split_is_readmitted() {
+        let claims = Claims::default();
+        let [x, y] = ["x", "y"].map(|id| KafkaClusterId(id.to_owned()));
+        let unknown = claims.contradicted(&cluster("east"), &x);
+        claims.know(split("east"), &x);
+
+        let same = claims.contradicted(&cluster("east"), &x);
+        let other = claims.contradicted(&cluster("east"), &y);
+        claims.know(split("east"), &y);
+        let readmitted = claims.contradicted(&cluster("east"), &y);
+
+        assert_eq!((unknown, same, readmitted), (None, None, None));
+        assert_eq!(other, Some(x));
+        assert!(claims.knows(&split("east")) && !claims.knows(&split("west")));
     }
 }

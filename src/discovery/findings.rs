@@ -37,6 +37,8 @@ pub(super) struct Findings {
     topics: BTreeMap<TopicName, Topic>,
     /// Whether the cluster has answered since it is reached as it is.
     answered: bool,
+    /// The topics about which it has, so that what there is of them is known.
+    known: BTreeSet<TopicName>,
     /// What was last reported, and under which epoch.
     reported: Option<(MetadataEpoch, Report)>,
 }
@@ -55,6 +57,7 @@ impl Findings {
         identity: KafkaIdentity,
         partitions: &BTreeSet<Partition>,
     ) {
+        self.known.insert(topic.clone());
         let topic = self.topics.entry(topic).or_default();
         topic.identity = Some(identity);
         for presence in topic.partitions.values_mut() {
@@ -68,6 +71,7 @@ impl Findings {
 
     /// The cluster says that there is no `topic`.
     pub(super) fn does_not_exist(&mut self, topic: &TopicName) {
+        self.known.insert(topic.clone());
         if let Some(topic) = self.topics.get_mut(topic) {
             for presence in topic.partitions.values_mut() {
                 *presence = Presence::Gone;
@@ -75,9 +79,20 @@ impl Findings {
         }
     }
 
+    /// What `topic` was when it was last there.
+    pub(super) fn identity(&self, topic: &TopicName) -> Option<&KafkaIdentity> {
+        self.topics.get(topic)?.identity.as_ref()
+    }
+
     /// Keeps the topics that are still listed.
     pub(super) fn retain(&mut self, mut listed: impl FnMut(&TopicName) -> bool) {
         self.topics.retain(|topic, _| listed(topic));
+        self.known.retain(listed);
+    }
+
+    /// Whether what there is of all `topics` is known.
+    pub(super) fn is_complete<'a>(&self, mut topics: impl Iterator<Item = &'a TopicName>) -> bool {
+        self.answered && topics.all(|topic| self.known.contains(topic))
     }
 
     /// The cluster has answered about all topics that it could be asked for.
@@ -88,6 +103,7 @@ impl Findings {
     /// The name may reach another cluster from here on: nothing is reported until it answers.
     pub(super) fn doubt(&mut self) {
         self.answered = false;
+        self.known.clear();
         let topics = self.topics.values_mut();
         for presence in topics.flat_map(|topic| topic.partitions.values_mut()) {
             if *presence == Presence::There {
@@ -96,16 +112,18 @@ impl Findings {
         }
     }
 
-    /// What is to be said under `epoch` and was not said yet.
+    /// What is to be said under `epoch` and was not said yet, of splits that are `shown`.
     pub(super) fn report(
         &mut self,
         cluster: &ClusterId,
         epoch: MetadataEpoch,
+        shown: impl Fn(&KafkaSplit) -> bool,
     ) -> Vec<DiscoveryEvent<KafkaSplit>> {
         if !self.answered {
             return Vec::new();
         }
-        let now = self.current(cluster);
+        let mut now = self.current(cluster);
+        now.found.retain(|(split, _)| shown(split));
         let last = self.reported.replace((epoch, now.clone()));
         let last = last.filter(|(before, _)| *before == epoch);
         let last = last.map(|(_, report)| report);
@@ -154,7 +172,7 @@ mod tests {
     fn report(findings: &mut Findings, epoch: u64) -> (Option<Vec<String>>, Option<Vec<String>>) {
         let cluster = ClusterId::new("east").unwrap();
         let (mut found, mut gone) = (None, None);
-        for event in findings.report(&cluster, MetadataEpoch(epoch)) {
+        for event in findings.report(&cluster, MetadataEpoch(epoch), |_| true) {
             match event {
                 DiscoveryEvent::Found { splits, .. } => {
                     let names = splits.iter().map(|one| one.split.to_string());

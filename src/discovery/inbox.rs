@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 
-use crate::model::{ClientProperties, KafkaPosition, KafkaSplit, StartAt, StartRules, TopicName};
+use crate::model::{
+    ClientProperties, KafkaPosition, KafkaSplit, StartAt, StartRules, StopAt, TopicName,
+};
 
 /// For how long the control thread of a cluster that is not listed any more waits for positions: its
 /// splits are released then, and what was read of them last is bound at the end of the tick.
@@ -22,8 +24,8 @@ pub(super) type Bound = BTreeMap<KafkaSplit, KafkaPosition>;
 pub(super) struct Target {
     /// The metadata epoch that says so.
     pub(super) epoch: MetadataEpoch,
-    /// The topics, and where reading them starts as far as the metadata says it.
-    pub(super) topics: BTreeMap<TopicName, StartRules>,
+    /// The topics, and by which rules they are read.
+    pub(super) topics: BTreeMap<TopicName, TopicRules>,
     /// How the cluster is reached, with references to secrets.
     pub(super) properties: ClientProperties,
 }
@@ -33,6 +35,15 @@ impl Target {
     pub(super) fn asks_the_same(&self, other: &Self) -> bool {
         self.topics == other.topics && self.properties == other.properties
     }
+}
+
+/// By which rules a topic is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TopicRules {
+    /// Where reading starts, as far as anybody says it.
+    pub(super) starts: StartRules,
+    /// Where reading stops.
+    pub(super) stop: StopAt,
 }
 
 /// A split whose start is wanted.
@@ -58,6 +69,13 @@ pub(super) enum Wanting {
     Given(StartAt),
 }
 
+/// Splits of which it is wanted what they are, now.
+#[derive(Clone, Debug)]
+pub(super) struct WantedIdentities {
+    pub(super) request: RequestId,
+    pub(super) splits: Vec<KafkaSplit>,
+}
+
 /// What was left since the inbox was last looked into.
 #[derive(Debug, Default)]
 pub(super) struct Post {
@@ -67,6 +85,17 @@ pub(super) struct Post {
     ///
     /// Bounded by the splits of the cluster: the coordinator asks for each once.
     pub(super) starts: Vec<WantedStart>,
+    /// Bounded by the coordinator, which asks about each topic once until it is answered or found.
+    pub(super) identities: Vec<WantedIdentities>,
+    /// Splits of which it is wanted what there is: one request a split.
+    pub(super) judgements: BTreeMap<KafkaSplit, RequestId>,
+}
+
+impl Post {
+    fn is_empty(&self) -> bool {
+        let nothing_asked = self.identities.is_empty() && self.judgements.is_empty();
+        self.target.is_none() && self.starts.is_empty() && nothing_asked
+    }
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +128,18 @@ impl Inbox {
     /// Asks where reading `split` starts.
     pub(super) fn post_start(&self, wanted: WantedStart) {
         self.lock().post.starts.push(wanted);
+        self.changed.notify_one();
+    }
+
+    /// Asks what splits are.
+    pub(super) fn post_identities(&self, wanted: WantedIdentities) {
+        self.lock().post.identities.push(wanted);
+        self.changed.notify_one();
+    }
+
+    /// Asks what there is of `split`. A later request for it replaces an earlier one.
+    pub(super) fn post_judgement(&self, request: RequestId, split: KafkaSplit) {
+        self.lock().post.judgements.insert(split, request);
         self.changed.notify_one();
     }
 
@@ -180,8 +221,7 @@ impl Inbox {
             let now = Instant::now();
             let commit_from = commit_from.filter(|_| !state.bound.is_empty());
             let until = [until, commit_from].into_iter().flatten().min();
-            let empty = state.post.target.is_none() && state.post.starts.is_empty();
-            if !empty || until.is_some_and(|until| until <= now) {
+            if !state.post.is_empty() || until.is_some_and(|until| until <= now) {
                 return Some(std::mem::take(&mut state.post));
             }
             state = match until {

@@ -10,8 +10,9 @@
 //! - [`Starts`](starts::Starts): splits whose start is being looked up.
 //! - [`Commits`](commits::Commits): positions that the cluster is told, for people and tools.
 //! - [`resolve`](resolve::resolve): makes offsets of rules.
+//! - [`AllFound`](found::AllFound): whether all clusters have answered.
 //! - [`Findings`](findings::Findings): what a cluster has said, reported under each metadata epoch.
-//! - [`Claims`]: which cluster name has which Kafka cluster.
+//! - [`Claims`](claims::Claims): which cluster name has which Kafka cluster.
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
 
 mod asker;
@@ -19,6 +20,7 @@ mod check;
 mod claims;
 mod commits;
 mod findings;
+mod found;
 mod inbox;
 mod outlet;
 mod resolve;
@@ -34,21 +36,22 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use timely_splits::discovery::{Appeared, DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
-use timely_splits::epoch::MetadataEpoch;
+use timely_splits::epoch::{MetadataEpoch, RequestId};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
+use timely_splits::split::Split;
 
-use self::asker::{AskOptions, Asker};
+use self::asker::{AskOptions, Asker, Common};
 use self::check::RangeCheck;
-use self::claims::Claims;
 pub use self::commits::CommitOffsets;
 pub(crate) use self::commits::Committing;
-use self::inbox::{Inbox, Target, WantedStart, Wanting};
+use self::inbox::{Inbox, Target, TopicRules, WantedIdentities, WantedStart, Wanting};
 use self::outlet::Outlet;
 use self::streams::SubscribedStreams;
 use crate::metadata::thread::{MetadataOptions, MetadataThread};
 use crate::metadata::{MetadataService, Subscription};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaPosition, KafkaSplit, StartRules, StreamsMetadata,
+    ClientProperties, ClusterId, KafkaIdentity, KafkaPosition, KafkaSplit, StartRules, StopAt,
+    StreamsMetadata,
 };
 
 /// The most events that wait to be polled; a control thread that has more to say waits.
@@ -59,6 +62,10 @@ const EVENTS_MAX: usize = 1_024;
 pub(crate) struct DiscoveryOptions {
     /// Where the reading of a partition starts whose stream does not say so.
     pub(crate) starts: StartRules,
+    /// Where the reading of a partition stops whose stream does not say so.
+    pub(crate) stop: StopAt,
+    /// Whether each partition is read to its end by now at most.
+    pub(crate) bounded: bool,
     /// How long after an answer a cluster is asked for its partitions again.
     pub(crate) interval: Duration,
     /// How long a cluster may take to answer one question.
@@ -75,6 +82,8 @@ impl Default for DiscoveryOptions {
     fn default() -> Self {
         Self {
             starts: StartRules::default(),
+            stop: StopAt::Never,
+            bounded: false,
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(10),
             properties: ClientProperties::new(),
@@ -98,10 +107,11 @@ pub(crate) struct KafkaDiscovery {
     /// Of clusters that are not listed, or not yet: positions of theirs wait there, if they are to be
     /// committed, for the control thread that ends or the one to come.
     absent: BTreeMap<ClusterId, Arc<Inbox>>,
-    claims: Arc<Claims>,
+    common: Common,
+    /// What is read, of what the metadata service describes.
+    subscription: Subscription,
     /// The check under way, if there is one.
     check: Option<RangeCheck>,
-    outlet: Outlet,
     options: DiscoveryOptions,
 }
 
@@ -119,8 +129,9 @@ impl KafkaDiscovery {
         let outlet = Outlet::new(sender, wake);
         let mut streams = SubscribedStreams::new(subscription.clone(), outlet.clone());
         // What only streams say that are not read contradicts nothing.
+        let selecting = subscription.clone();
         let check = move |metadata: &StreamsMetadata| {
-            let selected = subscription.select(metadata).metadata;
+            let selected = selecting.select(metadata).metadata;
             selected.check_agreed()
         };
         let asking = MetadataThread::start(
@@ -139,9 +150,13 @@ impl KafkaDiscovery {
             _metadata: metadata,
             clusters: BTreeMap::new(),
             absent: BTreeMap::new(),
-            claims: Arc::default(),
+            common: Common {
+                claims: Arc::default(),
+                all_found: Arc::default(),
+                outlet,
+            },
+            subscription,
             check: None,
-            outlet,
             options,
         }
     }
@@ -152,7 +167,7 @@ impl KafkaDiscovery {
         self.clusters.retain(|cluster, inbox| {
             let listed = topics.contains_key(cluster) && metadata.clusters.contains_key(cluster);
             if !listed {
-                self.claims.release(cluster, inbox);
+                self.common.claims.release(cluster, inbox);
                 if self.options.committing.is_some() {
                     inbox.retire();
                     self.absent.insert(cluster.clone(), Arc::clone(inbox));
@@ -162,20 +177,31 @@ impl KafkaDiscovery {
             }
             listed
         });
+        // A stream that is named and not described has no clusters yet, and is waited for.
+        let all_described = self.subscription.is_described_by(metadata);
+        let awaited = all_described.then(|| topics.keys().map(|cluster| (*cluster).clone()));
+        if self.common.all_found.await_all(epoch, awaited) {
+            self.own.push_back(DiscoveryEvent::AllFound { epoch });
+            self.common.outlet.wake();
+        }
         for (cluster, names) in topics {
             let Some(described) = metadata.clusters.get(cluster) else {
                 continue;
             };
-            let starts = names.into_iter().map(|topic| {
-                let said = metadata.starts(cluster, topic);
-                (topic.clone(), said.or(&self.options.starts))
+            let rules = names.into_iter().map(|topic| {
+                let starts = metadata.starts(cluster, topic).or(&self.options.starts);
+                let stop = metadata.stop(cluster, topic).unwrap_or(&self.options.stop);
+                let stop = stop.clone();
+                (topic.clone(), TopicRules { starts, stop })
             });
             let target = Target {
                 epoch,
-                topics: starts.collect(),
+                topics: rules.collect(),
                 properties: self.options.properties.overridden_by(&described.properties),
             };
-            self.inbox(cluster).post_target(target);
+            let inbox = self.inbox(cluster);
+            self.common.claims.claim_known(cluster, &inbox);
+            inbox.post_target(target);
         }
     }
 
@@ -187,11 +213,30 @@ impl KafkaDiscovery {
         }
     }
 
+    /// Asks the control threads what splits are, each for its cluster.
+    fn identify(&self, request: RequestId, splits: Vec<KafkaSplit>) {
+        let mut by_cluster: BTreeMap<ClusterId, Vec<KafkaSplit>> = BTreeMap::new();
+        for split in splits {
+            by_cluster
+                .entry(split.cluster.clone())
+                .or_default()
+                .push(split);
+        }
+        for (cluster, of_cluster) in by_cluster {
+            if let Some(inbox) = self.clusters.get(&cluster) {
+                inbox.post_identities(WantedIdentities {
+                    request,
+                    splits: of_cluster,
+                });
+            }
+        }
+    }
+
     /// Answers the check under way if all that it needs is known.
     fn end_check(&mut self) {
         if let Some(check) = self.check.take_if(|check| check.is_over()) {
             self.own.push_back(check.into_answer());
-            self.outlet.wake();
+            self.common.outlet.wake();
         }
     }
 
@@ -211,12 +256,12 @@ impl KafkaDiscovery {
             interval: self.options.interval,
             timeout: self.options.timeout,
             committing: self.options.committing.clone(),
+            bounded: self.options.bounded,
         };
         let started = Asker::start(
             cluster.clone(),
             Arc::clone(&inbox),
-            Arc::clone(&self.claims),
-            self.outlet.clone(),
+            self.common.clone(),
             options,
         );
         match started {
@@ -258,6 +303,12 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
                     Appeared::InGroup => Wanting::OfNewPartitions,
                 },
             }),
+            DiscoveryRequest::Identify { request, splits } => self.identify(request, splits),
+            DiscoveryRequest::Judge { request, split } => {
+                if let Some(inbox) = self.clusters.get(&split.cluster) {
+                    inbox.post_judgement(request, split);
+                }
+            }
             DiscoveryRequest::Check { request, ranges } => {
                 let (check, questions) = RangeCheck::new(request, ranges);
                 self.check = Some(check);
@@ -279,6 +330,12 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
         }
         let inbox = self.absent.entry(split.cluster.clone()).or_default();
         inbox.post_bound(split, *position);
+    }
+
+    fn known(&mut self, split: &KafkaSplit, identity: &KafkaIdentity) {
+        if let Some(id) = &identity.cluster {
+            self.common.claims.know(split.origin(), id);
+        }
     }
 
     fn poll(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use timely_splits::epoch::RequestId;
 
-use super::resolve::Question;
-use crate::model::{KafkaSplit, StartAt};
+use super::resolve::{Question, Rules};
+use crate::model::KafkaSplit;
 
 /// The most splits that are looked up in one call.
 const BATCH_MAX: usize = 1_000;
@@ -41,8 +41,8 @@ impl Backoff {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
     request: RequestId,
-    rule: StartAt,
-    /// When it was first wanted by this rule.
+    rules: Rules,
+    /// When it was first wanted by these rules.
     since: SystemTime,
     due: Instant,
     backoff: Backoff,
@@ -63,13 +63,13 @@ impl Starts {
         &mut self,
         request: RequestId,
         split: KafkaSplit,
-        rule: StartAt,
+        rules: Rules,
         now: (Instant, SystemTime),
     ) {
-        let before = self.0.get(&split).filter(|before| before.rule == rule);
+        let before = self.0.get(&split).filter(|before| before.rules == rules);
         let wanted = Wanted {
             request,
-            rule,
+            rules,
             since: before.map_or(now.1, |before| before.since),
             due: now.0,
             backoff: Backoff::new(),
@@ -103,7 +103,7 @@ impl Starts {
             }
             let question = Question {
                 partition,
-                rule: wanted.rule.clone(),
+                rules: wanted.rules.clone(),
                 wanted: wanted.since,
             };
             batch.push((split.clone(), question));
@@ -132,7 +132,11 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::model::{ClusterId, Generation, Partition, TopicName};
+    use crate::model::{ClusterId, Generation, Partition, StartAt, StopAt, TopicName};
+
+    fn rules(start: StartAt) -> Rules {
+        Rules::new(start, StopAt::Never, false)
+    }
 
     fn split(partition: i32) -> KafkaSplit {
         KafkaSplit::new(
@@ -151,13 +155,23 @@ mod tests {
                 0 => StartAt::Latest,
                 _ => StartAt::Earliest,
             };
-            starts.want(RequestId(1), split(partition), rule, (now, UNIX_EPOCH));
+            starts.want(
+                RequestId(1),
+                split(partition),
+                rules(rule),
+                (now, UNIX_EPOCH),
+            );
         }
         let other = KafkaSplit {
             generation: Generation(1),
             ..split(1_199)
         };
-        starts.want(RequestId(2), other, StartAt::Latest, (now, UNIX_EPOCH));
+        starts.want(
+            RequestId(2),
+            other,
+            rules(StartAt::Latest),
+            (now, UNIX_EPOCH),
+        );
 
         let mut sizes = Vec::new();
         loop {
@@ -182,13 +196,13 @@ mod tests {
         let mut starts = Starts::default();
         let (now, first) = (Instant::now(), UNIX_EPOCH + Duration::from_secs(1));
         let later = first + Duration::from_secs(3_600);
-        let rule = StartAt::BeforeNow(Duration::from_secs(60));
+        let rule = rules(StartAt::BeforeNow(Duration::from_secs(60)));
 
         starts.want(RequestId(1), split(0), rule.clone(), (now, first));
         starts.failed(&split(0), now);
         starts.want(RequestId(2), split(0), rule, (now, later));
         let again = starts.batch(now);
-        starts.want(RequestId(3), split(0), StartAt::Latest, (now, later));
+        starts.want(RequestId(3), split(0), rules(StartAt::Latest), (now, later));
         let other = starts.batch(now);
 
         assert_eq!(again[0].1.wanted, first);
@@ -199,7 +213,12 @@ mod tests {
     fn a_split_that_was_not_answered_is_asked_for_ever_later_and_never_given_up() {
         let mut starts = Starts::default();
         let mut now = Instant::now();
-        starts.want(RequestId(1), split(0), StartAt::Latest, (now, UNIX_EPOCH));
+        starts.want(
+            RequestId(1),
+            split(0),
+            rules(StartAt::Latest),
+            (now, UNIX_EPOCH),
+        );
 
         let mut waits = Vec::new();
         for _ in 0..9 {

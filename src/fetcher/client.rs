@@ -28,7 +28,7 @@ pub(super) struct Life(pub(super) u64);
 #[derive(Clone, Debug)]
 pub(super) struct LifeEnd {
     /// What it means for what was read.
-    pub(super) cause: DownCause,
+    pub(super) cause: DownCause<KafkaPosition>,
     /// Why it ended.
     pub(super) why: String,
 }

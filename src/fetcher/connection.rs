@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use timely_splits::epoch::SplitEpoch;
-use timely_splits::fetcher::{DownCause, Fetched, FetcherDown};
+use timely_splits::fetcher::{Fetched, FetcherDown};
 
 use super::client::{Command, DataClient, Life, LifeEnd, PartitionName, WorkerLink, partition_of};
 use super::drain::KafkaFetched;
@@ -81,11 +81,11 @@ impl Connection {
         let name = &reading.split.topic;
         if !self.topics.contains_key(name) {
             let topic = NativeTopic::new(queue.client(), name.as_str()).map_err(|error| {
-                let (kind, message) = describe(&reading.split.topic, reading.next, &error);
+                let (cause, message) = describe(&reading.split.topic, reading.next, &error);
                 FetcherDown {
                     split: reading.split.clone(),
                     split_epoch: reading.split_epoch,
-                    cause: DownCause::Failed(kind),
+                    cause,
                     message,
                 }
             })?;

@@ -162,12 +162,12 @@ impl KafkaFetcher {
             connection.client.progress.add(drained.records);
         }
         for (reading, error) in drained.failed {
-            let (kind, message) = describe(&reading.split.topic, reading.next, &error);
+            let (cause, message) = describe(&reading.split.topic, reading.next, &error);
             connection.left(worker, &reading);
             fetched.push(Fetched::Down(FetcherDown {
                 split: reading.split,
                 split_epoch: reading.split_epoch,
-                cause: DownCause::Failed(kind),
+                cause,
                 message,
             }));
         }

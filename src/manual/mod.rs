@@ -5,9 +5,10 @@
 //! 3. [What the frontier promises](_3_frontier)
 //! 4. [When something goes wrong](_4_errors)
 //! 5. [How what is stored is exact](_5_exactly_once)
-//! 6. [Where reading starts](_6_starting)
+//! 6. [Starting and stopping](_6_starting)
 //! 7. [What people see in Kafka's tools](_7_kafkas_tools)
 //! 8. [When clusters and topics come and go](_8_coming_and_going)
+//! 9. [When data is gone](_9_losses)
 
 #[doc = include_str!("getting_started.md")]
 pub mod _1_getting_started {}
@@ -32,3 +33,5 @@ pub mod _7_kafkas_tools {}
 
 #[doc = include_str!("coming_and_going.md")]
 pub mod _8_coming_and_going {}
+#[doc = include_str!("losses.md")]
+pub mod _9_losses {}

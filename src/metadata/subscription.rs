@@ -97,6 +97,16 @@ impl Subscription {
         }
     }
 
+    /// Whether all streams that it names are in `metadata`. A pattern names none.
+    pub(crate) fn is_described_by(&self, metadata: &StreamsMetadata) -> bool {
+        match &self.0 {
+            Kind::Streams(names) => names
+                .iter()
+                .all(|name| metadata.streams.contains_key(name.as_str())),
+            Kind::Pattern(_) => true,
+        }
+    }
+
     /// The part of `metadata` that is subscribed.
     pub(crate) fn select(&self, metadata: &StreamsMetadata) -> Selected {
         let mut unknown = Vec::new();

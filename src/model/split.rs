@@ -51,6 +51,15 @@ impl KafkaSplit {
     }
 }
 
+impl KafkaSplit {
+    fn with_generation(&self, generation: Generation) -> Self {
+        Self {
+            generation,
+            ..self.clone()
+        }
+    }
+}
+
 impl Display for KafkaSplit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.cluster, self.topic, self.partition)?;
@@ -81,6 +90,43 @@ impl Split for KafkaSplit {
             topic: found.topic.or(known.topic),
         }
     }
+
+    /// The leader epoch says nothing about where a position is.
+    fn precedes(one: &KafkaPosition, other: &KafkaPosition) -> bool {
+        one.next < other.next
+    }
+
+    fn difference(known: &KafkaIdentity, found: &KafkaIdentity) -> String {
+        let mut differences = Vec::new();
+        if let (Some(known), Some(found)) = (&known.cluster, &found.cluster)
+            && known != found
+        {
+            differences.push(format!(
+                "the id of its cluster was {}, and is {}",
+                known.0, found.0
+            ));
+        }
+        if let (Some(known), Some(found)) = (known.topic, found.topic)
+            && known != found
+        {
+            differences.push(format!("the id of its topic was {known}, and is {found}"));
+        }
+        differences.join("; ")
+    }
+
+    /// In another cluster there is no topic that was created again.
+    fn takes_place(known: &KafkaIdentity, found: &KafkaIdentity) -> bool {
+        !matches!((&known.cluster, &found.cluster), (Some(known), Some(found)) if known != found)
+    }
+
+    fn started_over(&self) -> Option<Self> {
+        let generation = self.generation.0.checked_add(1)?;
+        Some(self.with_generation(Generation(generation)))
+    }
+
+    fn origin(&self) -> Self {
+        self.with_generation(Generation::default())
+    }
 }
 
 /// The id that a Kafka cluster has given itself.
@@ -90,6 +136,21 @@ pub struct KafkaClusterId(pub String);
 /// The id that Kafka has given a topic when it was created (KIP-516), as its 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TopicId(pub u128);
+
+/// As hexadecimal digits in the groups of a UUID.
+impl Display for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = format!("{:032x}", self.0);
+        let groups = [
+            &digits[..8],
+            &digits[8..12],
+            &digits[12..16],
+            &digits[16..20],
+            &digits[20..],
+        ];
+        f.write_str(&groups.join("-"))
+    }
+}
 
 /// What tells a partition from another one of the same name.
 ///

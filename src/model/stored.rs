@@ -2,13 +2,15 @@
 //!
 //! They are protobuf messages: fields are numbered, and a later version can add some.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
 use timely_splits::log::{Stored, StoredError};
 
+use super::loss::{number_of, policy_of};
 use super::properties::is_showable;
 use super::stored_starts::{StartsMessage, TopicStartsMessage, restore_starts, starts_message};
+use super::stored_stops::{StopMessage, TopicStopMessage, restore_stop, stop_messages};
 use super::{
     ClientProperties, ClusterId, ClusterMetadata, Generation, KafkaClusterId, KafkaIdentity,
     KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, OnReturn, Partition,
@@ -76,8 +78,14 @@ struct StreamMessage {
     clusters: Vec<TopicsMessage>,
     #[prost(message, optional, tag = "3")]
     starts: Option<StartsMessage>,
+    #[prost(message, repeated, tag = "4")]
+    stop: Vec<StopMessage>,
+    #[prost(uint32, optional, tag = "8")]
+    lost_records: Option<u32>,
+    #[prost(uint32, optional, tag = "9")]
+    recreated_topic: Option<u32>,
     /// 1: resume, 2: read again.
-    #[prost(uint32, optional, tag = "4")]
+    #[prost(uint32, optional, tag = "10")]
     on_return: Option<u32>,
 }
 
@@ -90,13 +98,18 @@ struct TopicsMessage {
     /// 1: earliest, 2: latest. Versions wrote it that knew these two; [`StartsMessage`] has them too.
     #[prost(uint32, optional, tag = "3")]
     start: Option<u32>,
-    /// 1: never.
+    /// 1: never. Versions wrote it that knew this one; `stops` has it too. 2: what is in `stops`, which
+    /// these must not read without.
     #[prost(uint32, optional, tag = "4")]
     stop: Option<u32>,
     #[prost(message, optional, tag = "5")]
     starts: Option<StartsMessage>,
     #[prost(message, repeated, tag = "6")]
     topic_starts: Vec<TopicStartsMessage>,
+    #[prost(message, repeated, tag = "7")]
+    stops: Vec<StopMessage>,
+    #[prost(message, repeated, tag = "8")]
+    topic_stops: Vec<TopicStopMessage>,
 }
 
 fn decode<M: Message + Default>(what: &'static str, bytes: &[u8]) -> Result<M, StoredError> {
@@ -195,6 +208,9 @@ impl Stored for StreamsMetadata {
                 name: stream.to_string(),
                 clusters: described.clusters.iter().map(topics_message).collect(),
                 starts: starts_message(&described.starts),
+                stop: stop_messages(described.stop.as_ref()),
+                lost_records: described.losses.lost_records.map(number_of),
+                recreated_topic: described.losses.recreated_topic.map(number_of),
                 on_return: described.on_return.map(|on_return| match on_return {
                     OnReturn::Resume => 1,
                     OnReturn::ReadAgain => 2,
@@ -221,6 +237,9 @@ impl Stored for StreamsMetadata {
         }
         for stream in message.streams {
             let mut described = KafkaStream::new().with_starts(restore_starts(stream.starts)?);
+            described.stop = restore_stop(stream.stop)?;
+            described.losses.lost_records = stream.lost_records.map(policy_of).transpose()?;
+            described.losses.recreated_topic = stream.recreated_topic.map(policy_of).transpose()?;
             described.on_return = match stream.on_return {
                 None => None,
                 Some(1) => Some(OnReturn::Resume),
@@ -249,9 +268,14 @@ fn topics_message((cluster, read): (&ClusterId, &StreamTopics)) -> TopicsMessage
         cluster: cluster.to_string(),
         topics: read.topics.iter().map(ToString::to_string).collect(),
         start: None,
-        stop: read.stop.map(|stop| match stop {
-            StopAt::Never => 1,
-        }),
+        stop: (read.stop.is_some() || !read.topic_stops.is_empty()).then_some(2),
+        stops: stop_messages(read.stop.as_ref()),
+        topic_stops: (read.topic_stops.iter())
+            .map(|(topic, stop)| TopicStopMessage {
+                topic: topic.to_string(),
+                stop: stop_messages(Some(stop)),
+            })
+            .collect(),
         starts: starts_message(&read.starts),
         topic_starts: (read.topic_starts.iter())
             .filter_map(|(topic, starts)| {
@@ -285,15 +309,23 @@ fn restore_topics(message: TopicsMessage) -> Result<StreamTopics, StoredError> {
         let topic = name(WHAT, TopicName::new(&of_topic.topic))?;
         Ok((topic, restore_starts(of_topic.starts)?))
     });
+    let mut topic_stops = BTreeMap::new();
+    for of_topic in message.topic_stops {
+        let topic = name(WHAT, TopicName::new(&of_topic.topic))?;
+        if let Some(stop) = restore_stop(of_topic.stop)? {
+            topic_stops.insert(topic, stop);
+        }
+    }
     Ok(StreamTopics {
         topics,
         starts,
         topic_starts: topic_starts.collect::<Result<_, _>>()?,
         stop: match message.stop {
-            None => None,
+            None | Some(2) => restore_stop(message.stops)?,
             Some(1) => Some(StopAt::Never),
             Some(rule) => return unknown(rule),
         },
+        topic_stops,
     })
 }
 
@@ -325,7 +357,11 @@ mod tests {
                 new_partitions: Some(StartAt::Latest),
                 ..StartRules::default()
             })
-            .with_return(OnReturn::ReadAgain);
+            .with_return(OnReturn::ReadAgain)
+            .with_stop("east", StopAt::End)
+            .and_then(|stream| stream.with_topic_stop("east", "retry", StopAt::Never))
+            .unwrap()
+            .with_stops(StopAt::Time { record_time_ms: 7 });
         let metadata = StreamsMetadata::new()
             .with_cluster("east", properties)
             .unwrap()
@@ -362,6 +398,14 @@ mod tests {
         assert_eq!(read(1), Ok(Some(StartAt::Earliest)));
         assert_eq!(read(2), Ok(Some(StartAt::Latest)));
         assert!(read(3).is_err());
+        let never = TopicsMessage {
+            stop: Some(1),
+            ..TopicsMessage::default()
+        };
+        assert_eq!(
+            restore_topics(never).map(|restored| restored.stop),
+            Ok(Some(StopAt::Never))
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Where reading starts, as a binding log stores it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prost::Message;
@@ -47,7 +48,7 @@ struct RuleMessage {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct GivenMessage {
+pub(super) struct GivenMessage {
     #[prost(int32, tag = "1")]
     partition: i32,
     #[prost(uint64, tag = "2")]
@@ -101,17 +102,27 @@ fn rule_message(rule: &StartAt) -> RuleMessage {
             6
         }
         StartAt::Positions { offsets, .. } => {
-            let offsets = offsets.iter();
-            message.positions = offsets
-                .map(|(partition, offset)| GivenMessage {
-                    partition: partition.0,
-                    offset: offset.get(),
-                })
-                .collect();
+            message.positions = given_message(offsets);
             7
         }
     };
     message
+}
+
+/// Offsets by partition.
+pub(super) fn given_message(offsets: &BTreeMap<Partition, Offset>) -> Vec<GivenMessage> {
+    let given = offsets.iter().map(|(partition, offset)| GivenMessage {
+        partition: partition.0,
+        offset: offset.get(),
+    });
+    given.collect()
+}
+
+pub(super) fn restore_given(given: &[GivenMessage]) -> BTreeMap<Partition, Offset> {
+    let offsets = given.iter();
+    offsets
+        .map(|one| (Partition(one.partition), Offset::new(one.offset)))
+        .collect()
 }
 
 fn restore_chain(chain: Vec<RuleMessage>) -> Result<Option<StartAt>, StoredError> {
@@ -144,9 +155,7 @@ fn restore_rule(message: RuleMessage, behind: Option<StartAt>) -> Result<StartAt
             otherwise: Box::new(behind.ok_or_else(needs)?),
         },
         7 => StartAt::Positions {
-            offsets: (message.positions.iter())
-                .map(|given| (Partition(given.partition), Offset::new(given.offset)))
-                .collect(),
+            offsets: restore_given(&message.positions),
             otherwise: Box::new(behind.ok_or_else(needs)?),
         },
         kind => {

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
-use timely_splits::split::{Loss, Metadata};
+use timely_splits::loss::{LossKind, LossPolicy};
+use timely_splits::split::{Metadata, Shrink};
 
 use super::{
-    ClientProperties, ClusterId, KafkaSplit, NameError, StartAt, StartRules, StreamId, TopicName,
+    ClientProperties, ClusterId, KafkaSplit, LossRules, NameError, StartAt, StartRules, StopAt,
+    StreamId, TopicName,
 };
 
 /// All that a metadata service says at one time.
@@ -38,6 +40,10 @@ pub struct KafkaStream {
     pub clusters: BTreeMap<ClusterId, StreamTopics>,
     /// Where reading starts in clusters that do not say it.
     pub starts: StartRules,
+    /// Where reading stops in clusters that do not say it; `None` leaves it to the source.
+    pub stop: Option<StopAt>,
+    /// What is done about records that are no longer there.
+    pub losses: LossRules,
     /// What becomes of a topic that comes back; `None` leaves it to other streams that read it, and
     /// without them its partitions are resumed.
     pub on_return: Option<OnReturn>,
@@ -75,19 +81,10 @@ pub struct StreamTopics {
     pub starts: StartRules,
     /// Where reading starts in topics that say it, all of which are among `topics`.
     pub topic_starts: BTreeMap<TopicName, StartRules>,
-    /// Where reading stops; `None` leaves it to the source.
+    /// Where reading stops in topics that do not say it; `None` leaves it to the stream.
     pub stop: Option<StopAt>,
-}
-
-/// Where the reading of a partition stops.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[non_exhaustive]
-pub enum StopAt {
-    /// Nowhere: records that are yet to be written are read too.
-    #[default]
-    Never,
+    /// Where reading stops in topics that say it, all of which are among `topics`.
+    pub topic_stops: BTreeMap<TopicName, StopAt>,
 }
 
 impl KafkaStream {
@@ -156,10 +153,53 @@ impl KafkaStream {
         read.is_some_and(|read| read.topics.contains(topic))
     }
 
+    /// The same with the reading of `cluster` stopping at `stop`.
+    ///
+    /// # Errors
+    ///
+    /// If `cluster` cannot be the name of a cluster.
+    pub fn with_stop(mut self, cluster: &str, stop: StopAt) -> Result<Self, NameError> {
+        let read = self.clusters.entry(ClusterId::new(cluster)?).or_default();
+        read.stop = Some(stop);
+        Ok(self)
+    }
+
+    /// The same with the reading of `topic` of `cluster` stopping at `stop`. It is read too.
+    ///
+    /// # Errors
+    ///
+    /// If `cluster` or `topic` cannot be such a name.
+    pub fn with_topic_stop(
+        mut self,
+        cluster: &str,
+        topic: &str,
+        stop: StopAt,
+    ) -> Result<Self, NameError> {
+        let read = self.clusters.entry(ClusterId::new(cluster)?).or_default();
+        let topic = TopicName::new(topic)?;
+        read.topics.insert(topic.clone());
+        read.topic_stops.insert(topic, stop);
+        Ok(self)
+    }
+
+    /// The same with `stop` for clusters and topics that do not say where reading them stops.
+    #[must_use]
+    pub fn with_stops(mut self, stop: StopAt) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
     /// The same with `starts` for clusters and topics that do not say where reading them starts.
     #[must_use]
     pub fn with_starts(mut self, starts: StartRules) -> Self {
         self.starts = starts;
+        self
+    }
+
+    /// The same with `losses` for records that are no longer there.
+    #[must_use]
+    pub fn with_losses(mut self, losses: LossRules) -> Self {
+        self.losses = losses;
         self
     }
 }
@@ -191,12 +231,22 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
             })
     }
 
+    /// If several streams read the topic, the first by name that says something wins.
+    fn loss_policy(&self, split: &KafkaSplit, kind: LossKind) -> Option<LossPolicy> {
+        let reads = |stream: &&KafkaStream| {
+            let read = stream.clusters.get(&split.cluster);
+            read.is_some_and(|read| read.topics.contains(&split.topic))
+        };
+        let mut streams = self.streams.values().filter(reads);
+        streams.find_map(|stream| stream.losses.of(kind))
+    }
+
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group> {
         let (before, after) = (self.groups(), next.groups());
         before.symmetric_difference(&after).cloned().collect()
     }
 
-    fn starts_over(&self, (cluster, topic): &Self::Group) -> bool {
+    fn reads_again(&self, (cluster, topic): &Self::Group) -> bool {
         let streams = self.streams.values();
         let mut read = streams.filter(|stream| stream.reads(cluster, topic));
         read.any(|stream| stream.on_return == Some(OnReturn::ReadAgain))
@@ -208,7 +258,7 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
             && streams.any(|stream| stream.clusters.contains_key(cluster))
     }
 
-    fn losses(&self, next: &Self) -> Vec<Loss> {
+    fn shrinks(&self, next: &Self) -> Vec<Shrink> {
         let streams = |all: &Self| all.streams.keys().cloned().collect();
         let topics = |all: &Self| {
             let groups = all.groups().into_iter();
@@ -221,9 +271,9 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
             groups.map(|(cluster, _)| cluster).collect()
         };
         vec![
-            Loss::between("streams", &streams(self), &streams(next)),
-            Loss::between("clusters", &clusters(self), &clusters(next)),
-            Loss::between("topics", &topics(self), &topics(next)),
+            Shrink::between("streams", &streams(self), &streams(next)),
+            Shrink::between("clusters", &clusters(self), &clusters(next)),
+            Shrink::between("topics", &topics(self), &topics(next)),
         ]
     }
 }
@@ -318,6 +368,18 @@ impl StreamsMetadata {
             .filter_map(|stream| stream.starts_of(cluster, topic))
             .fold(StartRules::default(), |first, next| first.or(&next))
     }
+
+    /// The stopping rule of a topic: that of the nearest place which gives one, as for
+    /// [`starts`](Self::starts).
+    #[must_use]
+    pub fn stop(&self, cluster: &ClusterId, topic: &TopicName) -> Option<&StopAt> {
+        self.streams.values().find_map(|stream| {
+            let read = stream.clusters.get(cluster)?;
+            let of_topic = read.topic_stops.get(topic);
+            let said = || of_topic.or(read.stop.as_ref()).or(stream.stop.as_ref());
+            read.topics.contains(topic).then(said)?
+        })
+    }
 }
 
 #[cfg(test)]
@@ -371,5 +433,28 @@ mod tests {
         );
 
         assert_eq!(starts.start, Some(StartAt::Latest));
+    }
+
+    #[test]
+    fn the_stop_of_the_nearest_place_wins() {
+        let stream = KafkaStream::new()
+            .with_topics("east", ["orders"])
+            .and_then(|stream| stream.with_topics("west", ["orders"]))
+            .and_then(|stream| stream.with_stop("east", StopAt::End))
+            .and_then(|stream| stream.with_topic_stop("east", "retry", StopAt::Never))
+            .unwrap();
+        let time = StopAt::Time { record_time_ms: 1 };
+        let all = metadata()
+            .with_stream("c", stream.with_stops(time.clone()))
+            .unwrap();
+        let stop = |cluster, topic| {
+            let (cluster, topic) = (ClusterId::new(cluster), TopicName::new(topic));
+            all.stop(&cluster.unwrap(), &topic.unwrap())
+        };
+
+        assert_eq!(stop("east", "retry"), Some(&StopAt::Never));
+        assert_eq!(stop("east", "orders"), Some(&StopAt::End));
+        assert_eq!(stop("west", "orders"), Some(&time));
+        assert_eq!(stop("west", "retry"), None);
     }
 }

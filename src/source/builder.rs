@@ -15,7 +15,7 @@ use crate::fetcher::Settings as FetchSettings;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
 };
-use crate::model::{ClientProperties, KafkaSplit, StartAt, StartRules};
+use crate::model::{ClientProperties, KafkaSplit, LossRules, StartAt, StartRules, StopAt};
 
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
@@ -25,6 +25,9 @@ const KEEP_POSITIONS_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The part of the memory that the clients may fill with what nobody took yet.
 const CLIENTS_SHARE: usize = 16;
+
+/// The default of [`KafkaSourceBuilder::identify_within`].
+const IDENTIFY_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why a source cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +103,8 @@ pub(crate) struct Settings {
     pub(super) name: String,
     pub(super) subscription: Subscription,
     pub(super) starts: StartRules,
+    pub(super) stop: StopAt,
+    pub(super) bounded: bool,
     pub(super) properties: ClientProperties,
     pub(super) tick_interval: Duration,
     pub(super) discovery_interval: Duration,
@@ -108,6 +113,9 @@ pub(crate) struct Settings {
     pub(super) memory: usize,
     pub(super) resume: Resume,
     pub(super) commit_offsets: Option<CommitOffsets>,
+    pub(super) losses: LossRules,
+    pub(super) identify_every: Duration,
+    pub(super) identify_within: Duration,
 }
 
 impl Default for Settings {
@@ -116,6 +124,8 @@ impl Default for Settings {
             name: "kafka".to_owned(),
             subscription: Subscription::streams::<&str>([]),
             starts: StartRules::default(),
+            stop: StopAt::Never,
+            bounded: false,
             properties: ClientProperties::new(),
             tick_interval: Duration::from_millis(100),
             discovery_interval: Duration::from_secs(5),
@@ -124,6 +134,9 @@ impl Default for Settings {
             memory: MEMORY,
             resume: Resume::Continue,
             commit_offsets: None,
+            losses: LossRules::default(),
+            identify_every: Duration::ZERO,
+            identify_within: IDENTIFY_WITHIN,
         }
     }
 }
@@ -132,6 +145,8 @@ impl Settings {
     pub(super) fn discovery(&self) -> DiscoveryOptions {
         DiscoveryOptions {
             starts: self.starts.clone(),
+            stop: self.stop.clone(),
+            bounded: self.bounded,
             interval: self.discovery_interval,
             properties: self.fetching().control(&ClientProperties::new()),
             metadata: self.metadata.clone(),
@@ -171,6 +186,8 @@ impl Settings {
             ("name", self.name.clone()),
             ("subscription", format!("{:?}", self.subscription)),
             ("starts", format!("{:?}", self.starts)),
+            ("stop", format!("{:?}", self.stop)),
+            ("bounded", self.bounded.to_string()),
             ("tick_interval", format!("{:?}", self.tick_interval)),
             (
                 "discovery_interval",
@@ -178,6 +195,9 @@ impl Settings {
             ),
             ("memory", format!("{} bytes", self.memory)),
             ("commit_offsets", format!("{:?}", self.commit_offsets)),
+            ("losses", format!("{:?}", self.losses)),
+            ("identify_every", format!("{:?}", self.identify_every)),
+            ("identify_within", format!("{:?}", self.identify_within)),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value));
         settings.into_iter().chain(properties).collect()
@@ -262,6 +282,34 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// Where reading stops in partitions for which the metadata does not say it. The default is
+    /// [`StopAt::Never`].
+    ///
+    /// A partition ends at its stop, and the source goes on, looking for others, unless it is
+    /// [bounded](Self::bounded).
+    #[must_use]
+    pub fn stop(mut self, stop: StopAt) -> Self {
+        self.settings.stop = stop;
+        self
+    }
+
+    /// Reads what there is, and ends by itself.
+    ///
+    /// The partitions are those that are found when all clusters have answered for the first time;
+    /// none is added later, also not after a restart. Each is read up to where it ends when it is
+    /// found, or to its [stop](Self::stop) if that is before. When all are finished, or are not listed
+    /// or do not exist any more, the last tick is closed, and the dataflow can end.
+    ///
+    /// A partition that is quarantined or paused was not read to its stop: the source goes on until
+    /// somebody readmits or resumes it or the metadata does not list it any more, and says so in the
+    /// health stream. It waits likewise for a cluster that does not answer, and for a stream that is
+    /// subscribed by name and not described.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.settings.bounded = true;
+        self
+    }
+
     /// Where bindings become durable. Without a log they are kept in memory, and a source that is
     /// started again starts anew.
     #[must_use]
@@ -284,6 +332,35 @@ impl KafkaSourceBuilder {
     #[must_use]
     pub fn commit_offsets(mut self, commit: CommitOffsets) -> Self {
         self.settings.commit_offsets = Some(commit);
+        self
+    }
+
+    /// What is done about records that are no longer there, in streams for which the metadata does not say
+    /// it; by default their partitions stay at their positions until they are readmitted. The
+    /// [manual](crate::manual::_9_losses) has a table of the policies.
+    #[must_use]
+    pub fn losses(mut self, losses: LossRules) -> Self {
+        self.settings.losses = losses;
+        self
+    }
+
+    /// How long the answer of a cluster holds which cluster and topics it has; zero by default, which asks
+    /// before each tick becomes durable in which records of it were read.
+    ///
+    /// Nothing else tells that a topic was deleted and created again, or that another cluster answers: what
+    /// is read of it comes without an error. With a longer time less is asked, and a tick within it can
+    /// become durable with records of the other topic.
+    #[must_use]
+    pub fn identify_every(mut self, every: Duration) -> Self {
+        self.settings.identify_every = every;
+        self
+    }
+
+    /// How long a tick waits for that answer at most; 2 s by default. It becomes durable without it then,
+    /// so that a cluster that is down holds nobody up, and the health stream says so.
+    #[must_use]
+    pub fn identify_within(mut self, within: Duration) -> Self {
+        self.settings.identify_within = within;
         self
     }
 
@@ -367,6 +444,7 @@ impl KafkaSourceBuilder {
                 "discovery_interval",
             ),
             (self.settings.memory == 0, "memory"),
+            (self.settings.identify_within.is_zero(), "identify_within"),
             (
                 (self.settings.commit_offsets.as_ref())
                     .is_some_and(|commit| commit.interval().is_zero()),

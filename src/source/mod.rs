@@ -320,6 +320,10 @@ impl KafkaSource {
             coordination: CoordinatorOptions {
                 resume: settings.resume,
                 kept_for: settings.keep_positions_for,
+                bounded: settings.bounded,
+                identify_every: Some(settings.identify_every),
+                identify_within: settings.identify_within,
+                losses: settings.losses.policies(),
                 shrink_guard: settings.metadata.shrink_guard,
                 failure_threshold: settings.metadata.failure_threshold,
                 stale_after: settings.metadata.stale_after,

@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use timely_splits::binding::SplitError;
 use timely_splits::epoch::ReaderId;
 use timely_splits::event::{Observer, SourceEvent};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
@@ -43,10 +44,6 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
         SourceEvent::MetadataAdopted { epoch, metadata } => {
             tracing::info!("metadata epoch {epoch}: {}", Streams(metadata));
         }
-        SourceEvent::SplitFound { split } => tracing::debug!("split {split}: found"),
-        SourceEvent::SplitResolved { split, start, rule } => {
-            tracing::debug!("split {split}: starts at {start}, by the rule: {rule}");
-        }
         SourceEvent::Planned {
             epoch,
             assigned,
@@ -64,12 +61,6 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             "split {split}: assigned to worker {reader} at {start}, for the {} time",
             ordinal(split_epoch.0)
         ),
-        SourceEvent::SplitGone { split } => {
-            tracing::warn!("split {split}: does not exist any more; its position is kept");
-        }
-        SourceEvent::SplitForgotten { split, position } => {
-            tracing::warn!("split {split}: its position {position} is not kept any longer");
-        }
         SourceEvent::SplitHot {
             split,
             bytes_per_second,
@@ -83,10 +74,7 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             next,
             why,
         } => {
-            let why = match why {
-                ReleaseReason::Revoked => "to be moved",
-                ReleaseReason::NotListed => "since the metadata does not list it; kept",
-            };
+            let why = in_words(*why);
             tracing::debug!("split {split}: released by worker {reader} at {next}, {why}");
         }
         SourceEvent::FetcherDown {
@@ -95,12 +83,52 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             kind,
             message,
         } => tell_down(split, *reader, *kind, message),
+        SourceEvent::SplitLost { error, count } => tell_loss(error, *count),
         SourceEvent::Bound { tick, splits } => {
             tracing::trace!("tick {tick}: durable, {} moved", counted(*splits, "split"));
         }
         SourceEvent::Health(health) => tell_health(worker, health),
         SourceEvent::Ended => tracing::info!("the last tick is durable: the source has ended"),
+        other => tell_life(other),
+    }
+}
+
+/// Tells what becomes of splits that nobody has.
+fn tell_life(event: &SourceEvent<KafkaSplit>) {
+    match event {
+        SourceEvent::SplitFound { split } => tracing::debug!("split {split}: found"),
+        SourceEvent::SplitResolved {
+            split,
+            start,
+            stop,
+            rule,
+        } => match stop {
+            None => tracing::debug!("split {split}: starts at {start}, by the rule: {rule}"),
+            Some(stop) => tracing::debug!(
+                "split {split}: starts at {start} and stops at {stop}, by the rules: {rule}"
+            ),
+        },
+        SourceEvent::SplitFinished { split, position } => {
+            tracing::debug!("split {split}: finished at {position}");
+        }
+        SourceEvent::AllFound { splits } => {
+            tracing::info!("{} in all; none is added", counted(*splits, "split"));
+        }
+        SourceEvent::SplitGone { split } => {
+            tracing::warn!("split {split}: does not exist any more; its position is kept");
+        }
+        SourceEvent::SplitForgotten { split, position } => {
+            tracing::warn!("split {split}: its position {position} is not kept any longer");
+        }
         _ => {}
+    }
+}
+
+fn in_words(why: ReleaseReason) -> &'static str {
+    match why {
+        ReleaseReason::Revoked => "to be moved",
+        ReleaseReason::NotListed => "since the metadata does not list it; kept",
+        ReleaseReason::Finished => "since it stops there",
     }
 }
 
@@ -113,6 +141,11 @@ fn tell_down(split: &KafkaSplit, reader: ReaderId, kind: FailureKind, message: &
             tracing::error!("split {split}: worker {reader} stopped reading it: {message}");
         }
     }
+}
+
+fn tell_loss(error: &SplitError<KafkaSplit>, count: u64) {
+    let SplitError { split, message, .. } = error;
+    tracing::warn!("split {split}: {message}; that is loss {count} of this run");
 }
 
 fn tell_health(worker: usize, health: &Health) {

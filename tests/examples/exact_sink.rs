@@ -15,7 +15,7 @@ use crate::support::Example;
 const PARTITIONS: i32 = 3;
 const SHARDS: u64 = 4;
 
-fn start(folder: &Path, workers: &str) -> Example {
+fn start(folder: &Path, log: Option<&str>, workers: &str) -> Example {
     let metadata = folder.join("streams.yaml");
     let arguments = [
         "--metadata",
@@ -24,7 +24,9 @@ fn start(folder: &Path, workers: &str) -> Example {
         "orders",
     ];
     let further = ["--folder", folder.to_str().unwrap(), "-w", workers];
-    Example::start("exact_sink", &[&arguments[..], &further[..]].concat())
+    let mut all = [&arguments[..], &further[..]].concat();
+    all.extend(log.into_iter().flat_map(|log| ["--log", log]));
+    Example::start("exact_sink", &all)
 }
 
 /// Writes so many records to each partition.
@@ -77,6 +79,27 @@ fn await_rows(folder: &Path, count: usize) {
 
 #[test]
 fn the_exact_sink_stores_each_record_once_however_often_it_is_killed() {
+    let folder = stored_across_kills(None);
+
+    assert!(folder.path().join("log").exists());
+}
+
+/// Nothing of the source is on the disk: another machine could have started it again.
+#[cfg(feature = "s3")]
+#[test]
+fn the_exact_sink_stores_each_record_once_with_its_log_in_s3() {
+    let bucket = std::env::var("LOG_TEST_S3");
+    let bucket = bucket.expect("LOG_TEST_S3 names a bucket: run scripts/test-s3, which starts one");
+    let log = format!("{bucket}/exact-sink-{}", std::process::id());
+
+    let folder = stored_across_kills(Some(&log));
+
+    assert!(!folder.path().join("log").exists());
+}
+
+/// Runs the sink with one number of workers after the other, each killed but for the last, and asserts
+/// that every record is stored once; returns where.
+fn stored_across_kills(log: Option<&str>) -> tempfile::TempDir {
     let cluster = EmbeddedCluster::start().unwrap();
     cluster.create_topic("orders", PARTITIONS).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -89,14 +112,14 @@ fn the_exact_sink_stores_each_record_once_however_often_it_is_killed() {
 
     let mut written = 0;
     for (workers, enough) in [("2", 1), ("3", 301), ("1", 601)] {
-        let killed = start(folder.path(), workers);
+        let killed = start(folder.path(), log, workers);
         write(&cluster, 100);
         written += 100;
         await_rows(folder.path(), enough);
         // By SIGKILL, wherever it is.
         drop(killed);
     }
-    let mut last = start(folder.path(), "4");
+    let mut last = start(folder.path(), log, "4");
     // The others may have stored everything.
     write(&cluster, 100);
     written += 100;
@@ -111,4 +134,5 @@ fn the_exact_sink_stores_each_record_once_however_often_it_is_killed() {
         offsets.sort_unstable();
         assert!(offsets.into_iter().eq(0..written as u64), "{split}");
     }
+    folder
 }

@@ -255,7 +255,7 @@ streams:
         ),
         r"2 mistakes
   line 6, column 33: streams.orders.east.start: unknown value 'earlyest'; expected 'earliest' or 'latest', or a map with one of 'time_ms', 'before_now', 'before_end', 'group' and 'positions'; did you mean 'earliest'?
-  line 6, column 49: streams.orders.east.stop: unknown value 'latest'; expected 'never', the only one that there is so far"
+  line 6, column 49: streams.orders.east.stop: unknown value 'latest'; expected 'never' or 'end', or a map with one of 'time_ms', 'group' and 'positions'"
     );
     assert_eq!(
         refused(
@@ -267,7 +267,7 @@ streams:
         ),
         r"2 mistakes
   line 3, column 12: streams.orders.east.start: unknown value 'earlyest'; expected 'earliest' or 'latest', or a map with one of 'time_ms', 'before_now', 'before_end', 'group' and 'positions'; did you mean 'earliest'?
-  line 4, column 11: streams.orders.east.stop: unknown value 'latest'; expected 'never', the only one that there is so far"
+  line 4, column 11: streams.orders.east.stop: unknown value 'latest'; expected 'never' or 'end', or a map with one of 'time_ms', 'group' and 'positions'"
     );
     assert_eq!(
         refused(
@@ -282,7 +282,7 @@ stop = "latest"
         ),
         r"2 mistakes
   line 5, column 9: streams.orders.east.start: unknown value 'earlyest'; expected 'earliest' or 'latest', or a map with one of 'time_ms', 'before_now', 'before_end', 'group' and 'positions'; did you mean 'earliest'?
-  line 6, column 8: streams.orders.east.stop: unknown value 'latest'; expected 'never', the only one that there is so far"
+  line 6, column 8: streams.orders.east.stop: unknown value 'latest'; expected 'never' or 'end', or a map with one of 'time_ms', 'group' and 'positions'"
     );
 }
 

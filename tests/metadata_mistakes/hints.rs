@@ -19,7 +19,7 @@ streams:
         "3 mistakes
   line 4, column 5: clusters.east.propertys: unknown field; expected 'properties'
   line 7, column 5: streams.orders.eest: cluster 'eest' is not described; expected 'east'
-  line 7, column 37: streams.orders.eest.stop: unknown value 'nevr'; expected 'never', the only one that there is so far"
+  line 7, column 37: streams.orders.eest.stop: unknown value 'nevr'; expected 'never' or 'end', or a map with one of 'time_ms', 'group' and 'positions'; did you mean 'never'?"
     );
 }
 

@@ -9,6 +9,7 @@ mod fields;
 mod hints;
 mod properties;
 mod starts;
+mod stops;
 
 use std::time::{Duration, Instant};
 

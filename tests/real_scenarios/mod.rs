@@ -1,10 +1,12 @@
 //! Real Kafka as the clusters of a scenario, and the scenarios that need it.
 
 pub(crate) mod growth;
+pub(crate) mod losses;
 pub(crate) mod offsets;
 pub(crate) mod replays;
 pub(crate) mod shapes;
 pub(crate) mod starts;
+pub(crate) mod stops;
 pub(crate) mod transactions;
 pub(crate) mod undisturbed;
 

@@ -1,4 +1,5 @@
-//! Records come through as they were written: sizes, nulls, headers, times, codecs.
+//! Records come through as they were written: sizes, nulls, headers, times, codecs; and what is
+//! damaged on a broker's disk does not come through at all.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,9 +14,11 @@ use timely_kafka::model::{ClientProperties, KafkaStream, StreamsMetadata};
 use timely_kafka::records::RecordTimeType;
 use timely_kafka::timely::Config;
 use timely_kafka::timely::dataflow::operators::Inspect;
-use timely_kafka::{BatchStream, KafkaSource, Record, Subscription};
+use timely_kafka::{BatchStream, FailureKind, HealthStatus, KafkaSource, Record, Subscription};
 
+use super::Real;
 use crate::kafka::RealKafka;
+use crate::scenario::{Backend, Brokers, Described, World};
 
 /// Guards against hangs only.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +37,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("large_and_empty_and_null_records_come_as_they_are", sizes),
         trial("times_come_as_they_are_with_their_type", times),
         trial("each_codec_is_read", codecs),
+        trial(
+            "a_corrupt_batch_is_never_read_and_stops_its_split_alone",
+            corrupt,
+        ),
     ]
 }
 
@@ -254,4 +261,46 @@ fn codecs() {
             );
         }
     }
+}
+
+/// K12. Without `check.crcs` among the client's properties the damaged record is read.
+fn corrupt() {
+    let world = World::new(Real(RealKafka::start(&["a"])));
+    world.brokers.create_topic("a", "orders", 2);
+    world.brokers.write("a", "orders", 0, &[0, 1, 2]);
+    world.brokers.write("a", "orders", 0, &[77_777_777]);
+    world.brokers.write("a", "orders", 0, &[3, 4]);
+    world.brokers.write("a", "orders", 1, &[10, 11]);
+    let kafka = &world.brokers.0;
+    kafka.overwrite("a", "orders", 0, b"77777777", b"77777778");
+    world.publish(&Described::orders(&["a"]));
+
+    let run = world.run(&world.plan(), Backend::Threads(2));
+    run.settle(5);
+    run.wait("the split is given up", |state| {
+        state.health.iter().any(|health| {
+            health.subject == "split a/orders/0"
+                && health.message.contains("CRC32C")
+                && health.status == HealthStatus::Failing(FailureKind::Definite)
+        })
+    });
+    run.observed.with(|state| {
+        let [(_, error)] = &state.errors[..] else {
+            panic!("one error: {:?}", state.errors);
+        };
+        assert_eq!(error.position.next.get(), 3);
+    });
+    world.brokers.write("a", "orders", 1, &[12]);
+    run.settle(6);
+
+    run.end().with(|state| {
+        assert_eq!(
+            state.bound_to("a", "orders", 0),
+            Some(3),
+            "before the damage"
+        );
+        let mut numbers: Vec<_> = state.rows.iter().map(|row| row.number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [0, 1, 2, 10, 11, 12]);
+    });
 }

@@ -11,20 +11,25 @@ use timely_kafka::StartAt;
 use super::Real;
 use crate::scenario::{Backend, Brokers, Described, World, assert_exact};
 
-fn millis_before_now(time: Duration) -> i64 {
+pub(crate) fn millis_before_now(time: Duration) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from((now - time).as_millis()).unwrap()
 }
 
 /// Writes `numbers` to partition 0 of a topic of `a`, a millisecond apart from `first` on.
-fn write_at(world: &World<Real>, topic: &str, numbers: std::ops::Range<u64>, first: i64) {
+pub(crate) fn write_at(
+    world: &World<Real>,
+    topic: &str,
+    numbers: std::ops::Range<u64>,
+    first: i64,
+) {
     let records = (first..).zip(numbers);
     let records = records.map(|(time, number)| (Some(time), number.to_string()));
     world.brokers.0.produce_at("a", topic, 0, records);
 }
 
 /// Commits an offset of `b/orders/0` for the group `billing`.
-fn commit(world: &World<Real>, offset: i64) {
+pub(crate) fn commit(world: &World<Real>, offset: i64) {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", world.brokers.0.bootstrap("b"))
         .set("group.id", "billing")

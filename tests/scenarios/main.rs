@@ -18,6 +18,7 @@ mod messages;
 mod offsets;
 mod relay;
 mod restarts;
+mod stops;
 mod undisturbed;
 
 #[path = "../../operators/tests/support/random.rs"]
@@ -49,6 +50,7 @@ fn main() {
         messages::trials(),
         offsets::trials(),
         restarts::trials(),
+        stops::trials(),
         undisturbed::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

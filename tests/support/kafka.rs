@@ -33,6 +33,8 @@ use requests::parse_log;
 
 #[path = "kafka/requests.rs"]
 mod requests;
+#[path = "kafka/segments.rs"]
+mod segments;
 
 /// Guards against hangs only; everything here takes seconds at most.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -131,6 +133,20 @@ impl RealKafka {
                 &format!("cluster {cluster}: creating topic {topic}"),
             );
             await_partitions(admin, topic, partitions);
+        });
+    }
+
+    /// Creates a topic of one partition on these brokers, of which the first leads it.
+    pub(crate) fn create_topic_on(&self, cluster: &str, topic: &str, brokers: &[i32]) {
+        self.administer(cluster, |admin| {
+            let assignment = [brokers];
+            let new = NewTopic::new(topic, 1, TopicReplication::Variable(&assignment));
+            let results = block_on(admin.create_topics([&new], &options()));
+            expect_done(
+                results,
+                &format!("cluster {cluster}: creating topic {topic}"),
+            );
+            await_partitions(admin, topic, 1);
         });
     }
 
@@ -233,6 +249,21 @@ impl RealKafka {
             failed, None,
             "cluster {cluster}: writing to {topic}/{partition}"
         );
+    }
+
+    /// Changes bytes of a partition on the disks of its brokers, which go on serving it.
+    pub(crate) fn overwrite(
+        &self,
+        cluster: &str,
+        topic: &str,
+        partition: i32,
+        old: &[u8],
+        new: &[u8],
+    ) {
+        assert_eq!(old.len(), new.len());
+        let folder = self.state.path().join(cluster);
+        let found = segments::overwrite(&folder, &format!("{topic}-{partition}"), old, new);
+        assert!(found > 0, "no segment of {topic}/{partition} has the bytes");
     }
 
     /// What the brokers of a cluster have answered so far, in the order of their answers.

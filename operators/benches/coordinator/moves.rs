@@ -224,6 +224,9 @@ impl SplitDiscovery<Part> for Once {
                 let splits = parts.map(|split| FoundSplit::new(split, ())).collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
+            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost")
+            }
             DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                 request,
                 lost: Vec::new(),
@@ -232,6 +235,7 @@ impl SplitDiscovery<Part> for Once {
                 request,
                 split,
                 start: 0,
+                stop: None,
                 rule: "earliest".to_owned(),
             },
         });

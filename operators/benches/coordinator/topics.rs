@@ -152,8 +152,13 @@ impl<A: Assignor<Part>> Driven<A> {
                     let found = DiscoveryEvent::Found { epoch, splits };
                     self.coordinator.handle_discovery(found, self.now);
                 }
-                Intention::AskPast | Intention::Ask(DiscoveryRequest::Check { .. }) => {
-                    unreachable!("nothing is replayed")
+                Intention::AskPast
+                | Intention::Ask(
+                    DiscoveryRequest::Check { .. }
+                    | DiscoveryRequest::Identify { .. }
+                    | DiscoveryRequest::Judge { .. },
+                ) => {
+                    unreachable!("nothing is replayed or lost")
                 }
                 Intention::Ask(DiscoveryRequest::Resolve { request, split, .. }) => {
                     let start = 0;
@@ -161,6 +166,7 @@ impl<A: Assignor<Part>> Driven<A> {
                         request,
                         split,
                         start,
+                        stop: None,
                         rule: "earliest".to_owned(),
                     };
                     self.coordinator.handle_discovery(resolved, self.now);
@@ -169,6 +175,7 @@ impl<A: Assignor<Part>> Driven<A> {
                 Intention::Send(..)
                 | Intention::Compact(_)
                 | Intention::Open(_)
+                | Intention::Know(..)
                 | Intention::Publish { .. }
                 | Intention::Tell(_) => {}
             }

@@ -8,6 +8,7 @@ use std::{fs, io, thread};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
+use timely_splits::loss::Remains;
 use timely_splits::wake::Waker;
 
 use super::split::{Folder, LogFile};
@@ -29,8 +30,8 @@ fn look(folder: &Path) -> io::Result<Folder> {
 pub(crate) struct FolderDiscovery {
     /// What the thread saw. It holds one answer: the thread waits until somebody polls.
     seen: Receiver<DiscoveryEvent<LogFile>>,
-    /// The answer to the latest request to discover, which replaces the one before.
-    found: Option<DiscoveryEvent<LogFile>>,
+    /// The answers to the latest request to discover, which replace those before.
+    found: VecDeque<DiscoveryEvent<LogFile>>,
     resolved: VecDeque<DiscoveryEvent<LogFile>>,
     waker: Waker,
     /// Dropped with this, which ends the thread.
@@ -64,7 +65,7 @@ impl FolderDiscovery {
         });
         Self {
             seen,
-            found: None,
+            found: VecDeque::new(),
             resolved: VecDeque::new(),
             waker,
             _running: running,
@@ -79,7 +80,8 @@ impl SplitDiscovery<LogFile> for FolderDiscovery {
             DiscoveryRequest::Discover { epoch, metadata } => {
                 let files = metadata.0.into_iter();
                 let splits = files.map(|file| FoundSplit::new(file, ())).collect();
-                self.found = Some(DiscoveryEvent::Found { epoch, splits });
+                let found = DiscoveryEvent::Found { epoch, splits };
+                self.found = VecDeque::from([found, DiscoveryEvent::AllFound { epoch }]);
             }
             // Files only grow while they are there.
             DiscoveryRequest::Check { request, .. } => {
@@ -87,11 +89,31 @@ impl SplitDiscovery<LogFile> for FolderDiscovery {
                 self.resolved
                     .push_back(DiscoveryEvent::Checked { request, lost });
             }
+            // What a file is is known by its name alone.
+            DiscoveryRequest::Identify { request, splits } => {
+                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                self.resolved
+                    .push_back(DiscoveryEvent::Identified { request, splits });
+            }
+            // The fetcher fails where others would say that something is lost.
+            DiscoveryRequest::Judge { request, split } => {
+                let remains = Remains {
+                    identity: Some(()),
+                    first: 0,
+                    end: 0,
+                };
+                self.resolved.push_back(DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                });
+            }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolved.push_back(DiscoveryEvent::Resolved {
                     request,
                     split,
                     start: 0,
+                    stop: None,
                     rule: "earliest".to_owned(),
                 });
             }
@@ -100,7 +122,7 @@ impl SplitDiscovery<LogFile> for FolderDiscovery {
     }
 
     fn poll(&mut self) -> Option<DiscoveryEvent<LogFile>> {
-        let own = self.found.take().or_else(|| self.resolved.pop_front());
+        let own = (self.found.pop_front()).or_else(|| self.resolved.pop_front());
         own.or_else(|| self.seen.try_recv().ok())
     }
 }

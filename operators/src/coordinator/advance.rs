@@ -6,11 +6,13 @@ use super::ownership::{Entry, Ownership};
 use super::ticks::{Closing, Ending};
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
+use crate::binding::SplitError;
 use crate::defect::{self, Defect};
 use crate::epoch::{ReaderId, RequestId};
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
+use crate::loss::Aftermath;
 use crate::protocol::Directive;
 use crate::split::Split;
 use crate::tick::Tick;
@@ -39,7 +41,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if self.phase == Phase::Running {
             self.expire(now);
             self.plan(now);
-            self.close();
+            self.end_bounded(now);
+            self.close(now);
+            self.prove(now);
             self.reserve(now);
             self.reserve_epochs();
             self.tick(now);
@@ -49,12 +53,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.phase,
             Phase::Reserving | Phase::Replaying | Phase::Running
         );
-        if writing && self.appending.is_empty() && !self.to_append.is_empty() {
+        let proven = self.proven_records();
+        if writing && self.appending.is_empty() && proven > 0 {
             // A snapshot is appended by itself: a log may begin another file with it.
             let snapshot = |record: &LogRecord<S>| matches!(record, LogRecord::Snapshot(_));
             let end = match self.to_append.iter().position(snapshot) {
-                None => self.to_append.len(),
-                Some(at) => at.max(1),
+                None => proven,
+                Some(at) => at.max(1).min(proven),
             };
             let rest = self.to_append.split_off(end);
             self.appending = std::mem::replace(&mut self.to_append, rest);
@@ -76,9 +81,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             // Before the reservation: once a tick is open the frontier has passed those that are void, and
             // a sink may say so. If the log does not say it as well, they are taken for given.
             if std::mem::take(&mut self.rewound) {
+                // And before what was learnt while readers were missing: a split that starts anew would
+                // start twice if the log ended in between.
                 let mut snapshot = self.snapshot();
                 snapshot.rewound = true;
-                self.to_append.push(LogRecord::Snapshot(snapshot));
+                (snapshot.splits).retain(|one| self.bound.contains_key(&one.split));
+                snapshot.count = snapshot.splits.len() as u64;
+                self.to_append.insert(1, LogRecord::Snapshot(snapshot));
             }
             self.reserve_epochs();
             self.ask_reservation(self.tick_after(self.ticks.asked, now));
@@ -195,11 +204,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 }
                 Some(Awaited::Prepared(reader)) => self.prepared(&split, reader),
                 Some(Awaited::Release) => self.ask_release_again(split, now),
+                Some(Awaited::Judgement(_, waited)) => {
+                    let wait = (waited * 2).min(self.options.start_deadline * START_WAIT_MAX);
+                    self.judge(&split, wait, now);
+                }
+                Some(Awaited::AnotherLook) => {
+                    self.judge(&split, self.options.start_deadline, now);
+                }
                 None => {}
             }
         }
         self.forget_old(now);
-        self.start_over(now);
+        self.read_again(now);
         self.tell_stale(now);
     }
 
@@ -268,7 +284,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// Binds the tick that is being closed once every reader has closed it.
-    fn close(&mut self) {
+    fn close(&mut self, now: Duration) {
         let complete = |closing: &mut Closing<S>| closing.missing.is_empty();
         let Some(closing) = self.ticks.closing.take_if(complete) else {
             return;
@@ -279,12 +295,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let ranges = binding.ranges.len();
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
+                if defect::is(Defect::FrontierBeforeDurable) {
+                    self.broadcast(&Directive::Durable(tick));
+                }
                 // Who was readmitted before the tick in which it failed was closed stays readmitted.
-                let failed = binding.errors.iter().map(|error| error.split.clone());
+                let stays = |error: &&SplitError<S>| error.then == Aftermath::Stays;
+                let failed = binding.errors.iter().filter(stays);
+                let failed = failed.map(|error| error.split.clone());
                 let (failed, readmitted): (Vec<_>, Vec<_>) = failed
                     .partition(|split| (self.splits.get(split)).is_some_and(Entry::is_quarantined));
                 self.quarantined.extend(failed);
+                let errors = binding.errors.clone();
                 self.to_append.push(LogRecord::Binding(binding));
+                self.start_over(&errors, now);
                 let readmitted = readmitted.into_iter().map(LogRecord::Readmitted);
                 self.to_append.extend(readmitted);
                 self.since_snapshot.note(ranges);

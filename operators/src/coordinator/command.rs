@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::loss::Loss;
 use super::ownership::Ownership;
 use super::ticks::Ending;
 use super::{Coordinator, Intention, Phase};
@@ -178,6 +179,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let why = "cannot be readmitted: it is not quarantined";
             return Err((format!("split {split}"), why.to_owned()));
         };
+        if matches!(entry.loss, Some(Loss::Telling(_))) {
+            let why = "cannot be readmitted: it goes on by its policy, as soon as that is durable";
+            return Err((format!("split {split}"), why.to_owned()));
+        }
+        entry.loss = None;
         if let Ownership::Quarantined { next, since } = &entry.ownership {
             let (next, since) = (next.clone(), *since);
             entry.ownership = Ownership::Idle { next, since };
@@ -189,6 +195,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.to_append
                 .push(LogRecord::Identified { split, identity });
         }
+        self.wait_no_more(&split);
         self.reconsider(&split, now);
         self.quarantined.remove(&split);
         self.to_append.push(LogRecord::Readmitted(split));

@@ -51,6 +51,7 @@ impl<S: Split> Entry<S> {
         match &self.ownership {
             Ownership::Resolving(_) => SplitLife::Known,
             Ownership::Quarantined { .. } => SplitLife::Quarantined,
+            Ownership::Finished { .. } => SplitLife::Finished,
             Ownership::Releasing(_) if !self.present() => SplitLife::Removed,
             Ownership::Recording(_) | Ownership::Idle { .. } if !self.present() => SplitLife::Kept,
             _ if self.paused => SplitLife::Paused,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::bounded::Bounded;
 use super::ownership::{Entry, Ownership};
 use super::replay::Replaying;
 use super::restore::Restored;
@@ -33,6 +34,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.first = restored.first;
         self.rewound = restored.rewound;
+        self.restore_bounded(restored.all_found, &restored.splits);
         self.replaying = restored.replay.map(Replaying::new);
         let bound = restored.bound.unwrap_or_else(|| self.name_of(now));
         for (split, one) in restored.splits {
@@ -45,17 +47,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             if one.quarantined {
                 self.quarantined.insert(split.clone());
             }
-            let ownership = if one.quarantined && !again {
-                Ownership::Quarantined { next, since }
-            } else {
-                Ownership::Idle { next, since }
-            };
             let listed = match &self.metadata {
                 Some(metadata) => metadata.lists(&split),
                 None => defect::is(Defect::RestoredBeforeMetadata),
             };
+            let stop = one.stop.filter(|_| !defect::is(Defect::StopForgotten));
+            let mut entry = Entry::restored(stop, listed, self.epochs.first);
+            entry.ownership = if one.quarantined && !again {
+                Ownership::Quarantined { next, since }
+            } else {
+                entry.at_rest(next, since)
+            };
             self.bound.insert(split.clone(), position);
-            let mut entry = Entry::restored(ownership, listed, self.epochs.first);
             entry.paused = one.paused && !defect::is(Defect::PauseForgotten);
             if let Some(replaying) = self.replaying.as_mut().filter(|_| entry.paused && again) {
                 entry.paused = false;
@@ -64,6 +67,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let (why, at) = (OriginKind::Log, bound);
             (entry.story).goes_on(self.bound[&split].clone(), why, at);
             entry.identity = one.identity;
+            entry.verified = defect::is(Defect::RestoredBeforeMetadata);
             entry.unlisted_since = one.unlisted_since;
             self.insert(split, entry, now);
         }
@@ -71,6 +75,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// Adds a split to the table.
     pub(super) fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
+        self.note_generation(&split);
         let group = S::Metadata::group_of(&split);
         self.groups.entry(group).or_default().insert(split.clone());
         self.splits.insert(split.clone(), entry);
@@ -92,8 +97,32 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.bound.remove(split);
         self.quarantined.remove(split);
-        self.starting_over.remove(split);
+        self.to_read_again.remove(split);
         self.planning.forget(split);
+        self.look_for_end(split);
+        let origin = split.origin();
+        if self.generations.get(&origin) == Some(split) {
+            self.generations.remove(&origin);
+        }
+    }
+
+    /// Notes as which split one is read that was started over.
+    fn note_generation(&mut self, split: &S) {
+        let origin = split.origin();
+        if origin != *split {
+            let newest = self
+                .generations
+                .entry(origin)
+                .or_insert_with(|| split.clone());
+            if *newest < *split {
+                newest.clone_from(split);
+            }
+        }
+    }
+
+    /// As which split the one is read that was found as `origin`.
+    fn read_as(&self, origin: S) -> S {
+        self.generations.get(&origin).cloned().unwrap_or(origin)
     }
 
     pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
@@ -106,6 +135,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.metadata_epoch = self.metadata_epoch.next();
         let epoch = self.metadata_epoch;
+        self.search_again();
         self.tell(SourceEvent::MetadataAdopted {
             epoch,
             metadata: metadata.clone(),
@@ -152,17 +182,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if is_back {
             entry.is_back(at);
         }
-        entry.starts_over = is_back
+        entry.reads_again = is_back
             && self.metadata.as_ref().is_some_and(|metadata| {
                 let group = S::Metadata::group_of(split);
-                metadata.starts_over(&group)
+                metadata.reads_again(&group)
             });
-        if entry.starts_over {
-            self.starting_over.insert(split.clone());
+        if entry.reads_again {
+            self.to_read_again.insert(split.clone());
         } else {
-            self.starting_over.remove(split);
+            self.to_read_again.remove(split);
         }
         entry.listed = listed;
+        // What is there under its name when it comes back may be another one.
+        entry.verified &= listed;
         entry.unlisted_since = match entry.unlisted_since {
             _ if listed => None,
             before => before.or(Some(at)),
@@ -193,7 +225,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             | Ownership::Idle { .. }
             | Ownership::Assigned(_)
             | Ownership::Releasing(_)
-            | Ownership::Quarantined { .. } => {}
+            | Ownership::Quarantined { .. }
+            | Ownership::Finished { .. } => {}
         }
         self.reconsider(split, now);
     }
@@ -234,8 +267,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .map(|found| S::Metadata::group_of(&found.split))
             .filter(|group| self.groups.contains_key(group))
             .collect();
-        for found in listed {
+        for group in &known {
+            self.heard_of(group);
+        }
+        let closed = self.bounded.as_ref().is_some_and(Bounded::is_complete);
+        for mut found in listed {
+            found.split = self.read_as(found.split);
             if !self.splits.contains_key(&found.split) {
+                // What a bounded source reads was settled when all was found for the first time.
+                if closed {
+                    continue;
+                }
                 let group = S::Metadata::group_of(&found.split);
                 let appeared = self.appeared(&group, known.contains(&group));
                 let request = self.next_request();
@@ -253,14 +295,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .get_mut(&found.split)
                 .expect("it is there by now");
             entry.racks = found.racks;
-            let back = std::mem::take(&mut entry.gone);
-            if back {
+            entry.found_under = epoch;
+            let gone = std::mem::take(&mut entry.gone);
+            if gone {
                 entry.is_back(at);
             }
+            let back = gone | !std::mem::replace(&mut entry.verified, true);
             if self.is_replaced(&found.split, found.identity) {
                 self.replaced(&found.split, now);
             } else if back {
                 self.reconsider(&found.split, now);
+                // If it is not known yet what there is of it, whoever was asked may not have been listed.
+                self.judge(&found.split, self.options.start_deadline, now);
             }
         }
     }
@@ -293,6 +339,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             Some(known) => S::learnt(known, &found),
             None => found,
         };
+        // What is there is the known one again; a loss that is waited for is looked at by and by.
+        entry.replaced_by = None;
         if entry.identity.as_ref() != Some(&learnt) {
             entry.identity = Some(learnt.clone());
             // What is not recorded yet is recorded with its start.
@@ -312,11 +360,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
+        let held = entry.ownership.reader().is_some();
         if let Ownership::Idle { next, since } = &entry.ownership {
             let (next, since) = (next.clone(), *since);
             entry.ownership = Ownership::Quarantined { next, since };
         }
-        if self.phase == Phase::Replaying && entry.ownership.reader().is_some() {
+        let finished = entry.is_finished();
+        let is_moving = || self.moving().any(|(moving, _, _)| moving == split);
+        if self.phase == Phase::Replaying && (held || is_moving()) {
             let why = format!(
                 "split {split} was replaced by another one of the same name: ticks in which it has \
                  records cannot be given again"
@@ -325,12 +376,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         self.reconsider(split, now);
-        self.tell(SourceEvent::Health(Health::new(
-            format!("split {split}"),
-            HealthStatus::Failing(FailureKind::Definite),
-            "it was replaced by another one of the same name; it stays at its position until it is \
-             readmitted, and what was read since it was replaced is of the other one",
-        )));
+        if finished {
+            self.tell(SourceEvent::Health(Health::new(
+                format!("split {split}"),
+                HealthStatus::Failing(FailureKind::Definite),
+                "it was replaced by another one of the same name, which is not read: it had come to its \
+                 stop",
+            )));
+        }
+        // Whoever has it releases it first.
+        self.judge_replaced(split, now);
     }
 
     pub(super) fn gone(&mut self, epoch: MetadataEpoch, splits: Vec<S>, now: Duration) {
@@ -339,6 +394,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         for split in splits {
+            let split = self.read_as(split);
             let Some(entry) = self.splits.get_mut(&split).filter(|entry| !entry.gone) else {
                 continue;
             };
@@ -385,17 +441,22 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         &mut self,
         request: RequestId,
         split: &S,
-        start: S::Position,
+        (start, stop): (S::Position, Option<S::Position>),
         rule: String,
     ) {
+        if !self.stops(split, stop.as_ref()) {
+            return;
+        }
         match self.splits.get_mut(split) {
             Some(entry) if entry.ownership == Ownership::Resolving(request) => {
                 entry.ownership = Ownership::Recording(start.clone());
+                entry.stop.clone_from(&stop);
                 entry.rule = rule;
                 let (identity, paused) = (entry.identity.clone(), entry.paused);
                 self.to_append.push(LogRecord::Start {
                     split: split.clone(),
                     start,
+                    stop,
                 });
                 if let Some(identity) = identity {
                     let split = split.clone();
@@ -421,19 +482,22 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .splits
             .get_mut(&split)
             .expect("a recorded split is kept");
-        entry.ownership = Ownership::Idle {
-            next: start.clone(),
-            since: now,
-        };
         let rule = std::mem::take(&mut entry.rule);
+        let stop = entry.stop.clone();
         (entry.story).goes_on(start.clone(), OriginKind::Rule(rule.clone()), at);
         self.bound.insert(split.clone(), start.clone());
+        self.tell(SourceEvent::SplitResolved {
+            split: split.clone(),
+            start: start.clone(),
+            stop,
+            rule,
+        });
+        self.rest(&split, start, now);
         self.reconsider(&split, now);
-        self.tell(SourceEvent::SplitResolved { split, start, rule });
     }
 
     /// The binding of a tick is durable.
-    pub(super) fn durable(&mut self, binding: Binding<S>) {
+    pub(super) fn durable(&mut self, binding: Binding<S>, now: Duration) {
         let oldest = self.ticks.waiting.pop_front();
         debug_assert_eq!(oldest, Some(binding.tick), "bindings are appended in order");
         let tick = binding.tick;
@@ -449,9 +513,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         } else {
             self.ticks.oldest()
         };
+        let errors = binding.errors.clone();
         self.intentions
             .push_back(Intention::Publish { binding, next });
         self.broadcast(&Directive::Durable(tick));
+        self.go_on_after(&errors, now);
         if self.ended() {
             self.tell(SourceEvent::Ended);
         }

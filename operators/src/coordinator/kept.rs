@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Coordinator;
+use super::loss::Loss;
 use super::ownership::Entry;
 use crate::assignor::Assignor;
 use crate::defect::{self, Defect};
@@ -41,7 +42,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some((next, _)) = entry.ownership.kept() else {
             return true;
         };
-        let failed = entry.is_quarantined() && entry.replaced_by.is_none();
+        if matches!(entry.loss, Some(Loss::Telling(_))) {
+            return false;
+        }
+        let failed = entry.is_quarantined() && entry.replaced_by.is_none() && entry.loss.is_none();
         self.bound.get(split) == Some(next) && (!failed || self.quarantined.contains(split))
     }
 
@@ -63,8 +67,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// Reads splits from their start again that came back and are to be, once all that was read of them
     /// is bound.
-    pub(super) fn start_over(&mut self, now: Duration) {
-        for split in self.starting_over.clone() {
+    pub(super) fn read_again(&mut self, now: Duration) {
+        for split in self.to_read_again.clone() {
             let known = self.splits.get(&split);
             let kept = known.filter(|known| known.ownership.kept().is_some());
             let Some(before) = kept.filter(|_| self.is_bound(&split)).cloned() else {
@@ -85,6 +89,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let entry = Entry {
                 identity: before.replaced_by.or(before.identity),
                 racks: before.racks,
+                verified: before.verified,
+                found_under: before.found_under,
                 gone: before.gone,
                 paused: before.paused,
                 appeared: self.appeared(&group, false),

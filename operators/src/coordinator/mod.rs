@@ -8,12 +8,16 @@
 
 mod advance;
 mod answers;
+mod bounded;
 mod command;
 mod explain;
 mod facts;
+mod identity;
 mod kept;
+mod loss;
 mod options;
 mod ownership;
+mod phase;
 mod plan;
 mod replay;
 mod report;
@@ -44,8 +48,11 @@ use crate::tick::Tick;
 
 use self::answers::Answers;
 pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
+use self::bounded::Bounded;
+use self::identity::Proofs;
 pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
+use self::phase::{Awaited, Phase};
 use self::plan::Planning;
 use self::replay::Replaying;
 pub(crate) use self::restore::{Restoration, Restored};
@@ -77,6 +84,8 @@ pub enum Intention<S: Split> {
         /// The oldest tick that is not durable; `None` at the end.
         next: Option<Tick>,
     },
+    /// Let the discovery hear what a split is: it is durable.
+    Know(S, S::Identity),
     /// Tell whoever watches.
     Tell(SourceEvent<S>),
 }
@@ -92,8 +101,8 @@ pub enum Intention<S: Split> {
 ///   reserved before it is opened and a split epoch before it is assigned, and a binding is durable
 ///   before [`Directive::Durable`] and [`Intention::Publish`].
 /// * **Metadata first.** What is known from before a restart is read only once the metadata lists it.
-/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment, request or metadata
-///   epoch is ignored and counted.
+/// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment,
+///   request or metadata epoch is ignored and counted.
 #[derive(Clone)]
 pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     options: CoordinatorOptions,
@@ -120,7 +129,7 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// Splits that are not present, by how long their position has been kept.
     kept: BTreeSet<(Duration, S)>,
     /// Splits that came back and are to be read from their start again.
-    starting_over: BTreeSet<S>,
+    to_read_again: BTreeSet<S>,
     /// The splits of which something is awaited, by when it is no longer.
     deadlines: BTreeSet<(Duration, S)>,
     last_request: RequestId,
@@ -133,6 +142,11 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// Which split epochs may be assigned.
     epochs: SplitEpochs,
     ticks: Ticks<S>,
+    proofs: Proofs<S>,
+    /// How often records were lost, or a split failed or started over because of that.
+    losses: u64,
+    /// The splits that were started over, by the one as which each is found.
+    generations: BTreeMap<S, S>,
     /// Since when what is needed to start is waited for, until a person was told.
     starting_since: Option<Duration>,
     /// Whether the wait for the log was told.
@@ -143,6 +157,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     replaying: Option<Replaying<S>>,
     /// What the metadata service answered meanwhile.
     after_replay: Option<S::Metadata>,
+    /// How far it is from its end, if it is to end by itself.
+    bounded: Option<Bounded<S>>,
     /// To be appended when the append under way is answered: bindings and reservations, of which
     /// there are few, and starts, one a split.
     to_append: Vec<LogRecord<S>>,
@@ -153,39 +169,12 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     ignored: u64,
 }
 
-/// How far the run has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    /// The log is being opened, or readers are missing.
-    Gathering { log_open: bool },
-    /// The first reservation of ticks is not durable.
-    Reserving,
-    /// Ticks that were bound before are given again.
-    Replaying,
-    /// Splits are read.
-    Running,
-    /// Something is wrong that only a person can mend. The frontier stays where it is.
-    Wedged,
-    /// It ended before anything was read.
-    Ended,
-}
-
-/// What is awaited of a split: one thing at a time, by a deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Awaited {
-    /// Where reading the split starts, and how long it was waited for.
-    Start(RequestId, Duration),
-    /// That a reader is prepared to take it from the one that has it.
-    Prepared(ReaderId),
-    /// That its reader releases it.
-    Release,
-}
-
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A coordinator that knows no readers and no splits.
     pub fn new(mut options: CoordinatorOptions, assignor: A) -> Self {
         options.plan_interval = (options.plan_interval).or_else(|| assignor.plan_interval());
         Self {
+            bounded: options.bounded.then(Bounded::new),
             options,
             phase: Phase::Gathering { log_open: false },
             incarnation: Incarnation::default(),
@@ -201,13 +190,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             bound: BTreeMap::new(),
             quarantined: BTreeSet::new(),
             kept: BTreeSet::new(),
-            starting_over: BTreeSet::new(),
+            to_read_again: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             last_request: RequestId::default(),
             skew: 0,
             forgotten: SplitEpoch::default(),
             epochs: SplitEpochs::default(),
             ticks: Ticks::new(),
+            proofs: Proofs::default(),
+            losses: 0,
+            generations: BTreeMap::new(),
             starting_since: None,
             stalled: false,
             rewound: false,
@@ -236,7 +228,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
-        let mut due = [deadline, kept, plan, self.stale_due()];
+        let proof = self.proofs.due();
+        let mut due = [deadline, kept, plan, proof, self.stale_due()];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -332,13 +325,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub fn handle_appended(&mut self, now: Duration) {
         for record in std::mem::take(&mut self.appending) {
             match record {
-                LogRecord::Start { split, start } => self.recorded(split, start, now),
-                LogRecord::Binding(binding) => self.durable(binding),
+                LogRecord::Start { split, start, .. } => self.recorded(split, start, now),
+                LogRecord::Binding(binding) => self.durable(binding, now),
+                LogRecord::Identified { split, identity } => {
+                    self.intentions.push_back(Intention::Know(split, identity));
+                }
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
                 LogRecord::ReservedEpochs(epoch) => self.epochs.reserved = epoch,
                 LogRecord::Incarnation(_)
+                | LogRecord::AllFound
                 | LogRecord::Metadata { .. }
-                | LogRecord::Identified { .. }
                 | LogRecord::Readmitted(_)
                 | LogRecord::Forgotten(_)
                 | LogRecord::Paused(_)
@@ -370,13 +366,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             DiscoveryEvent::MetadataFailed => self.metadata_failed(now),
             DiscoveryEvent::Found { epoch, splits } => self.found(epoch, splits, now),
             DiscoveryEvent::Gone { epoch, splits } => self.gone(epoch, splits, now),
+            DiscoveryEvent::AllFound { epoch } => self.all_found(epoch, now),
             DiscoveryEvent::Resolved {
                 request,
                 split,
                 start,
+                stop,
                 rule,
-            } => self.resolved(request, &split, start, rule),
+            } => self.resolved(request, &split, (start, stop), rule),
             DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
+            DiscoveryEvent::Identified { request, splits } => self.identified(request, splits),
+            DiscoveryEvent::Judged {
+                request,
+                split,
+                remains,
+            } => self.judged(request, &split, remains, now),
             DiscoveryEvent::Health(health) => self.tell(SourceEvent::Health(health)),
         }
         self.advance(now);
@@ -425,10 +429,11 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.answers, &self.first).hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
-        self.starting_over.hash(hasher);
+        self.to_read_again.hash(hasher);
         (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
-        (&self.replaying, &self.after_replay).hash(hasher);
+        (&self.proofs, &self.generations).hash(hasher);
+        (&self.replaying, &self.after_replay, &self.bounded).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);
         self.since_snapshot.hash(hasher);
     }

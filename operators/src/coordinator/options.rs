@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::answers::{FailureThreshold, ShrinkGuard};
+use crate::loss::LossPolicies;
 use crate::resume::Resume;
 
 /// What the coordinator is told once.
@@ -12,6 +13,9 @@ pub struct CoordinatorOptions {
     pub readers: usize,
     /// Where to go on if the log has records.
     pub resume: Resume,
+    /// Whether the source ends by itself once all splits are read to their stops: those that the first
+    /// complete search finds.
+    pub bounded: bool,
     /// How long a tick stays open.
     pub tick_interval: Duration,
     /// How many closed ticks may wait for the log.
@@ -55,6 +59,15 @@ pub struct CoordinatorOptions {
     pub prepare: bool,
     /// How long a reader may take to prepare for a split before it is given it nevertheless.
     pub prepare_deadline: Duration,
+    /// How long an answer what splits are holds: before a tick becomes durable, it is asked about those that
+    /// moved in it unless it was asked within this time. Zero asks for each tick; `None` never, which is
+    /// for sources that cannot tell.
+    pub identify_every: Option<Duration>,
+    /// How long that answer is waited for at most. A tick becomes durable without it then, which is told,
+    /// and so do those that follow until it comes.
+    pub identify_within: Duration,
+    /// What is done about records that are no longer there, where the metadata does not say it.
+    pub losses: LossPolicies,
 }
 
 impl CoordinatorOptions {
@@ -64,6 +77,7 @@ impl CoordinatorOptions {
         Self {
             readers,
             resume: Resume::Continue,
+            bounded: false,
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             reserve_ahead: Duration::from_secs(10),
@@ -82,6 +96,9 @@ impl CoordinatorOptions {
             stale_after: None,
             prepare: false,
             prepare_deadline: Duration::from_secs(1),
+            identify_every: None,
+            identify_within: Duration::from_secs(2),
+            losses: LossPolicies::default(),
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::Awaited;
+use super::loss::Loss;
 use crate::assignor::SplitLoad;
 use crate::discovery::Appeared;
-use crate::epoch::{ReaderId, RequestId, SplitEpoch};
+use crate::epoch::{MetadataEpoch, ReaderId, RequestId, SplitEpoch};
 use crate::explain::{OriginKind, Story};
 use crate::split::Split;
 use crate::tick::Tick;
@@ -21,8 +22,19 @@ pub(super) struct Entry<S: Split> {
     /// What was found in its place, if that is another one of the same name and nobody has readmitted
     /// it.
     pub(super) replaced_by: Option<S::Identity>,
+    /// What is known of its next records, if they are no longer there.
+    pub(super) loss: Option<Loss<S>>,
+    /// Where and when it was last noticed that they are not.
+    pub(super) lost_at: Option<(S::Position, Duration)>,
+    /// Whether the discovery has found it in this run, since the metadata lists it: before that, what is
+    /// there under its name may be another one.
+    pub(super) verified: bool,
     /// Where it can be read from: the best place first.
     pub(super) racks: Vec<String>,
+    /// Where its reading stops, if it does. Nothing at this position or past it is read.
+    pub(super) stop: Option<S::Position>,
+    /// The metadata epoch under which it was last found.
+    pub(super) found_under: MetadataEpoch,
     /// Whether the metadata lists it.
     pub(super) listed: bool,
     /// When the metadata stopped to list it, if it does not.
@@ -30,7 +42,7 @@ pub(super) struct Entry<S: Split> {
     /// Whether the discovery has found that it does not exist any more.
     pub(super) gone: bool,
     /// Whether it is to be read from its start again, as soon as all that was read of it is bound.
-    pub(super) starts_over: bool,
+    pub(super) reads_again: bool,
     /// Whether it is quarantined as soon as who has it has released it.
     pub(super) barred: bool,
     /// Whether a person asked that it be not read for now.
@@ -71,6 +83,8 @@ pub(super) enum Ownership<S: Split> {
     Releasing(ReaderId),
     /// Nobody: it failed at `next` in a way that lasts. It is kept at it like one that is idle.
     Quarantined { next: S::Position, since: Duration },
+    /// Nobody: it was read to its stop, or starts there. It is kept at it like one that is idle.
+    Finished { next: S::Position, since: Duration },
 }
 
 impl<S: Split> Entry<S> {
@@ -82,11 +96,16 @@ impl<S: Split> Entry<S> {
             split_epoch,
             identity: None,
             replaced_by: None,
+            loss: None,
+            lost_at: None,
+            verified: false,
             racks: Vec::new(),
+            stop: None,
+            found_under: MetadataEpoch::default(),
             listed: true,
             unlisted_since: None,
             gone: false,
-            starts_over: false,
+            reads_again: false,
             barred: false,
             paused: false,
             appeared: Appeared::AtFirst,
@@ -101,9 +120,13 @@ impl<S: Split> Entry<S> {
     }
 
     /// A split whose position is known from the log. It is assigned above `split_epoch`.
-    pub(super) fn restored(ownership: Ownership<S>, listed: bool, split_epoch: SplitEpoch) -> Self {
+    pub(super) fn restored(
+        stop: Option<S::Position>,
+        listed: bool,
+        split_epoch: SplitEpoch,
+    ) -> Self {
         Self {
-            ownership,
+            stop,
             listed,
             ..Self::found(RequestId::default(), split_epoch)
         }
@@ -119,13 +142,28 @@ impl<S: Split> Entry<S> {
 
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
-        let held = self.paused || self.barred || self.starts_over;
-        self.present() && !held && self.replaced_by.is_none()
+        let meant = self.verified && self.replaced_by.is_none();
+        let held = self.paused || self.barred || self.reads_again;
+        self.present() && meant && !held
     }
 
     /// Whether it is there, as far as metadata and discovery say.
     pub(super) fn present(&self) -> bool {
         self.listed && !self.gone
+    }
+
+    /// Who has it from `since` on if nobody reads it, and it is at `next`: it is finished if it stops
+    /// there.
+    pub(super) fn at_rest(&self, next: S::Position, since: Duration) -> Ownership<S> {
+        if self.stop.as_ref().is_some_and(|stop| next >= *stop) {
+            Ownership::Finished { next, since }
+        } else {
+            Ownership::Idle { next, since }
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self.ownership, Ownership::Finished { .. })
     }
 
     pub(super) fn is_quarantined(&self) -> bool {
@@ -139,7 +177,8 @@ impl<S: Split> Entry<S> {
                 Ownership::Idle { .. } | Ownership::Assigned(_) | Ownership::Releasing(_) => true,
                 Ownership::Resolving(_)
                 | Ownership::Recording(_)
-                | Ownership::Quarantined { .. } => false,
+                | Ownership::Quarantined { .. }
+                | Ownership::Finished { .. } => false,
             }
     }
 }
@@ -152,7 +191,8 @@ impl<S: Split> Ownership<S> {
             Self::Resolving(_)
             | Self::Recording(_)
             | Self::Idle { .. }
-            | Self::Quarantined { .. } => None,
+            | Self::Quarantined { .. }
+            | Self::Finished { .. } => None,
         }
     }
 
@@ -160,7 +200,9 @@ impl<S: Split> Ownership<S> {
     /// durable.
     pub(super) fn kept(&self) -> Option<(&S::Position, Duration)> {
         match self {
-            Self::Idle { next, since } | Self::Quarantined { next, since } => Some((next, *since)),
+            Self::Idle { next, since }
+            | Self::Quarantined { next, since }
+            | Self::Finished { next, since } => Some((next, *since)),
             Self::Resolving(_) | Self::Recording(_) | Self::Assigned(_) | Self::Releasing(_) => {
                 None
             }
@@ -171,9 +213,9 @@ impl<S: Split> Ownership<S> {
     /// was, if it was.
     pub(super) fn keep_from(&mut self, now: Duration) -> Option<Duration> {
         match self {
-            Self::Idle { since, .. } | Self::Quarantined { since, .. } => {
-                Some(std::mem::replace(since, now))
-            }
+            Self::Idle { since, .. }
+            | Self::Quarantined { since, .. }
+            | Self::Finished { since, .. } => Some(std::mem::replace(since, now)),
             Self::Resolving(_) | Self::Recording(_) | Self::Assigned(_) | Self::Releasing(_) => {
                 None
             }

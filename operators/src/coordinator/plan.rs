@@ -203,6 +203,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Something about a split changed: who has it, or whether it is wanted.
     pub(super) fn reconsider(&mut self, split: &S, now: Duration) {
         self.keep(split);
+        self.look_for_end(split);
         let Some(entry) = self.splits.get(split) else {
             return;
         };
@@ -396,6 +397,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     split_epoch,
                     metadata_epoch: self.metadata_epoch,
                     start: start.clone(),
+                    stop: entry.stop.clone(),
                 };
                 let assign = Directive::Assign(assignment);
                 self.intentions.push_back(Intention::Send(reader, assign));

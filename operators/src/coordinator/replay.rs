@@ -16,6 +16,7 @@ use crate::binding::{Binding, SplitRange};
 use crate::discovery::DiscoveryRequest;
 use crate::epoch::{ReaderId, RequestId, SplitEpoch};
 use crate::event::SourceEvent;
+use crate::loss::Aftermath;
 use crate::protocol::{Directive, Replay, ReplaySplit};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
@@ -138,7 +139,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// The splits that have records to give again, with where these begin and end.
-    fn moving(&self) -> impl Iterator<Item = (&S, &S::Position, &S::Position)> {
+    pub(super) fn moving(&self) -> impl Iterator<Item = (&S, &S::Position, &S::Position)> {
         let ends = self.replaying.iter().flat_map(|one| &one.range.ends);
         ends.filter_map(|(split, to)| {
             let from = self.bound.get(split).filter(|from| *from != to)?;
@@ -268,7 +269,20 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for binding in bindings {
             for range in &binding.ranges {
                 let split = &range.split;
+                let skipped = binding.errors.iter().find_map(|error| match &error.then {
+                    Aftermath::Skipped(to) if error.split == *split => Some((&error.position, to)),
+                    Aftermath::Skipped(_) | Aftermath::Stays | Aftermath::StartedOver { .. } => {
+                        None
+                    }
+                });
                 let position = self.bound.get_mut(split);
+                if let (Some(position), Some((from, to))) = (&position, skipped)
+                    && **position == *to
+                    && range.from == *from
+                {
+                    // Nothing of it comes before what is lost, so it began behind that.
+                    continue;
+                }
                 let Some(position) = position.filter(|position| **position == range.from) else {
                     return Err(format!(
                         "split {split}: tick {} does not go on where the one before it ended",

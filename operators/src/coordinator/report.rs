@@ -53,6 +53,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             },
             Report::Replayed { reader, before } => self.replayed(reader, before),
             down @ Report::FetcherDown { .. } => self.fetcher_down(down, now),
+            lost @ Report::Lost { .. } => self.lost(lost, now),
             Report::Progress { reader, lags } => self.progress(reader, lags),
             Report::Prepared { reader, split } => {
                 if self.is_preparing(reader, &split) {
@@ -138,7 +139,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// Whether a report is about the assignment in force; if not, it is counted and ignored.
-    fn is_current(&mut self, reader: ReaderId, split: &S, split_epoch: SplitEpoch) -> bool {
+    pub(super) fn is_current(
+        &mut self,
+        reader: ReaderId,
+        split: &S,
+        split_epoch: SplitEpoch,
+    ) -> bool {
         let current = self.splits.get(split).is_some_and(|entry| {
             entry.split_epoch == split_epoch && entry.ownership.reader() == Some(reader)
         });
@@ -152,19 +158,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn settle_at(&mut self, split: &S, next: S::Position, now: Duration) {
         self.wait_no_more(split);
         let at = self.name_of(now);
+        if let Some(entry) = self.splits.get_mut(split)
+            && let Some(reader) = entry.ownership.reader()
+        {
+            let why = OriginKind::Released(reader);
+            entry.story.goes_on(next.clone(), why, at);
+        }
+        self.rest(split, next.clone(), now);
         if let Some(entry) = self.splits.get_mut(split) {
-            if let Some(reader) = entry.ownership.reader() {
-                let why = OriginKind::Released(reader);
-                entry.story.goes_on(next.clone(), why, at);
-            }
             let barred = std::mem::take(&mut entry.barred);
-            entry.ownership = if barred || entry.replaced_by.is_some() {
-                Ownership::Quarantined { next, since: now }
-            } else {
-                Ownership::Idle { next, since: now }
-            };
+            if !entry.is_finished() && (barred || entry.replaced_by.is_some()) {
+                entry.ownership = Ownership::Quarantined { next, since: now };
+            }
         }
         self.reconsider(split, now);
+        self.judge_replaced(split, now);
     }
 
     /// Tells a person that a split is not read, once for what it says.

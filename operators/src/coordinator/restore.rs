@@ -7,6 +7,7 @@ use crate::binding::Binding;
 use crate::defect::{self, Defect};
 use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::log::LogRecord;
+use crate::loss::Aftermath;
 use crate::resume::Resume;
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
@@ -28,12 +29,25 @@ pub(crate) struct Restored<S: Split> {
     pub(super) rewound: bool,
     /// What is to be given again, if anything is.
     pub(super) replay: Option<ReplayRange<S>>,
+    /// Whether every split that a bounded source reads is among these.
+    pub(super) all_found: bool,
 }
 
 impl<S: Split> Restored<S> {
     /// The last bound tick that is in force.
     pub(crate) fn bound(&self) -> Option<Tick> {
         self.bound
+    }
+
+    /// Whether the run goes back, and the log does not say so yet.
+    pub(crate) fn goes_back(&self) -> bool {
+        self.rewound
+    }
+
+    /// What splits are, as far as it is known.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = (&S, &S::Identity)> {
+        let splits = self.splits.iter();
+        splits.filter_map(|(split, one)| Some((split, one.identity.as_ref()?)))
     }
 
     /// Up to where splits are bound, those that are to be given again too.
@@ -54,11 +68,13 @@ pub(crate) struct RestoredSplit<S: Split> {
     pub(super) paused: bool,
     pub(super) identity: Option<S::Identity>,
     pub(super) unlisted_since: Option<Tick>,
+    pub(super) stop: Option<S::Position>,
 }
 
 impl<S: Split> RestoredSplit<S> {
-    fn at(position: S::Position) -> Self {
+    fn at(position: S::Position, stop: Option<S::Position>) -> Self {
         Self {
+            stop,
             position,
             quarantined: false,
             paused: false,
@@ -115,6 +131,7 @@ impl<S: Split> Restoration<S> {
                 splits: BTreeMap::new(),
                 rewound: false,
                 replay: None,
+                all_found: false,
             },
             base: None,
             forgotten: BTreeMap::new(),
@@ -159,13 +176,18 @@ impl<S: Split> Restoration<S> {
                 (self.state.first).get_or_insert_with(|| metadata.clone());
                 self.state.metadata = Some((*epoch, metadata.clone()));
             }
-            LogRecord::Start { split, start } => {
-                self.start(split, start, index)?;
+            LogRecord::Start { split, start, stop } => {
+                let one = RestoredSplit::at(start.clone(), stop.clone());
+                self.start(split, one, index)?;
             }
+            LogRecord::AllFound => self.state.all_found = true,
             LogRecord::Identified { split, identity } => {
                 self.each(split, |one| one.identity = Some(identity.clone()));
             }
-            LogRecord::Binding(binding) => self.bind(binding).map_err(disorder)?,
+            LogRecord::Binding(binding) => {
+                self.bind(binding).map_err(disorder)?;
+                self.start_over(binding)?;
+            }
             LogRecord::Readmitted(split) => self.each(split, |one| one.quarantined = false),
             LogRecord::Forgotten(split) => {
                 if let Some(one) = self.state.splits.remove(split)
@@ -204,8 +226,12 @@ impl<S: Split> Restoration<S> {
         }
     }
 
-    fn start(&mut self, split: &S, start: &S::Position, index: usize) -> Result<(), RestoreError> {
-        let one = RestoredSplit::at(start.clone());
+    fn start(
+        &mut self,
+        split: &S,
+        one: RestoredSplit<S>,
+        index: usize,
+    ) -> Result<(), RestoreError> {
         if self
             .state
             .splits
@@ -253,9 +279,48 @@ impl<S: Split> Restoration<S> {
             }
         }
         for error in &binding.errors {
-            if let Some(one) = state.splits.get_mut(&error.split) {
-                one.quarantined = true;
+            let Some(one) = state.splits.get_mut(&error.split) else {
+                continue;
+            };
+            match &error.then {
+                Aftermath::Stays => one.quarantined = true,
+                Aftermath::Skipped(to) if matches!(self.resume, Resume::Replay { .. }) => {
+                    // A run that gives the ticks since the base again cannot read what is lost. It begins
+                    // behind it, if nothing before it is to be given again.
+                    let base = self.base.as_mut();
+                    let there = base.and_then(|base| base.splits.get_mut(&error.split));
+                    if let Some(there) = there.filter(|there| there.position == error.position) {
+                        there.position = to.clone();
+                    }
+                }
+                Aftermath::Skipped(_) | Aftermath::StartedOver { .. } => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Takes into account which splits start over with a binding.
+    fn start_over(&mut self, binding: &Binding<S>) -> Result<(), RestoreError> {
+        for error in &binding.errors {
+            let Aftermath::StartedOver {
+                split: other,
+                start,
+            } = &error.then
+            else {
+                continue;
+            };
+            let Some(before) = self.state.splits.remove(&error.split) else {
+                continue;
+            };
+            if let (Resume::Replay { from }, Some(_)) = (self.resume, &self.base) {
+                return Err(RestoreError::StartedAnew {
+                    split: error.split.to_string(),
+                    from,
+                });
+            }
+            let mut one = RestoredSplit::at(start.clone(), before.stop);
+            one.unlisted_since = before.unlisted_since;
+            self.state.splits.insert(other.clone(), one);
         }
         Ok(())
     }
@@ -298,6 +363,7 @@ impl<S: Split> Restoration<S> {
                 state.rewound = state.bound.is_some() || !state.splits.is_empty();
                 (state.bound, state.first) = (None, None);
                 state.splits.clear();
+                state.all_found = false;
             }
             (Resume::At(_), Some(base)) => {
                 state.rewound = true;
@@ -338,7 +404,7 @@ impl<S: Split> Restored<S> {
     fn is_at(&self, other: &Self) -> bool {
         let place = |(split, one): (&S, &RestoredSplit<S>)| {
             let flags = (one.quarantined, one.paused);
-            (split.clone(), one.position.clone(), flags)
+            (split.clone(), one.position.clone(), one.stop.clone(), flags)
         };
         let (mine, theirs) = (self.splits.iter(), other.splits.iter());
         mine.map(place).eq(theirs.map(place))
@@ -364,6 +430,7 @@ impl<S: Split> Restored<S> {
                 paused: one.paused,
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
             };
             if splits.insert(one.split.clone(), value).is_some() && !believed {
                 return incomplete(format!("split {} is in it twice", one.split));
@@ -379,6 +446,7 @@ impl<S: Split> Restored<S> {
             splits,
             rewound: false,
             replay: None,
+            all_found: snapshot.all_found,
         })
     }
 
@@ -392,6 +460,7 @@ impl<S: Split> Restored<S> {
                 paused: one.paused,
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
             })
             .collect();
         Snapshot {
@@ -405,6 +474,7 @@ impl<S: Split> Restored<S> {
             count: splits.len() as u64,
             splits,
             rewound: self.rewound,
+            all_found: self.all_found,
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Coordinator;
+use super::bounded::Bounded;
 use super::ownership::Ownership;
 use super::restore::{Restored, RestoredSplit};
 use crate::assignor::Assignor;
@@ -13,7 +14,7 @@ use crate::tick::Tick;
 /// The version of [`Snapshot`] that is written here.
 ///
 /// Version 3 has [`Snapshot::split_epochs`]: a version that does not know them would begin below, and
-/// write a snapshot without them.
+/// write a snapshot without them. It has [`Snapshot::all_found`] and where splits stop as well.
 pub const SNAPSHOT_VERSION: u32 = 3;
 
 /// All that a restart needs, as of one tick.
@@ -46,6 +47,8 @@ pub struct Snapshot<S: Split> {
     pub split_epochs: SplitEpoch,
     /// Whether the run went back: ticks after `bound` that are bound by the records before are void.
     pub rewound: bool,
+    /// Whether every split that a bounded source reads is among these, so that none is added.
+    pub all_found: bool,
 }
 
 /// What a restart needs to know of one split.
@@ -64,12 +67,15 @@ pub struct SplitSnapshot<S: Split> {
     pub identity: Option<S::Identity>,
     /// The tick from which on the metadata does not list it, if it does not.
     pub unlisted_since: Option<Tick>,
+    /// Where its reading stops, if it does. It is finished if it is there.
+    pub stop: Option<S::Position>,
 }
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// All that a restart needs, as of the last closed tick.
     ///
-    /// It belongs into the log after everything that [`Intention::Append`] asked for until here.
+    /// It belongs into the log after the binding of that tick, and after everything that
+    /// [`Intention::Append`] asked for until here.
     pub fn snapshot(&self) -> Snapshot<S> {
         // The records of starts that are not durable are before the snapshot, wherever it is put.
         let starting = self
@@ -81,7 +87,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 | Ownership::Idle { .. }
                 | Ownership::Assigned(_)
                 | Ownership::Releasing(_)
-                | Ownership::Quarantined { .. } => None,
+                | Ownership::Quarantined { .. }
+                | Ownership::Finished { .. } => None,
             });
         let splits = self.bound.iter().chain(starting).map(|(split, position)| {
             let entry = self.splits.get(split);
@@ -91,6 +98,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 paused: entry.is_some_and(|entry| entry.paused),
                 identity: entry.and_then(|entry| entry.identity.clone()),
                 unlisted_since: entry.and_then(|entry| entry.unlisted_since),
+                stop: entry.and_then(|entry| entry.stop.clone()),
             };
             (split.clone(), restored)
         });
@@ -108,6 +116,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             splits: splits.collect(),
             rewound: false,
             replay: None,
+            all_found: self.bounded.as_ref().is_some_and(Bounded::is_complete),
         }
         .snapshot()
     }

@@ -26,6 +26,8 @@ pub struct Tables {
     pub moves: usize,
     /// Records that wait for the append under way.
     pub to_append: usize,
+    /// Splits about which it is asked what they are.
+    pub identifying: usize,
     /// Closed ticks that are not durable.
     pub ticks_waiting: usize,
     /// Intentions that nobody has polled.
@@ -44,6 +46,7 @@ impl<S: crate::split::Split, A> Coordinator<S, A> {
             unsettled: self.planning.unsettled(),
             moves: self.planning.moves(),
             to_append: self.to_append.len(),
+            identifying: self.proofs.len(),
             ticks_waiting: self.ticks.undurable(),
             intentions: self.intentions.len(),
         }

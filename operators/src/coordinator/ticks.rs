@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::defect::{self, Defect};
 use crate::epoch::ReaderId;
+use crate::loss::Aftermath;
 use crate::protocol::Moved;
 use crate::split::Split;
 use crate::tick::Tick;
@@ -158,10 +159,56 @@ impl<S: Split> Closing<S> {
             }
         }
         self.errors.sort();
+        for error in &self.errors {
+            skip(error, &mut ranges, bound, self.tick)?;
+        }
+        ranges.sort_by(|one, other| one.split.cmp(&other.split));
         Ok(Binding {
             tick: self.tick,
             ranges,
             errors: self.errors,
         })
     }
+}
+
+/// Takes into account what comes after `error`, which comes after everything that was emitted of its
+/// split at the tick.
+fn skip<S: Split>(
+    error: &SplitError<S>,
+    ranges: &mut Vec<SplitRange<S>>,
+    bound: &mut BTreeMap<S, S::Position>,
+    tick: Tick,
+) -> Result<(), String> {
+    let split = &error.split;
+    if error.then == Aftermath::Stays {
+        return Ok(());
+    }
+    let Some(position) = bound.get_mut(split).filter(|at| **at == error.position) else {
+        return Err(format!(
+            "split {split}: tick {tick} has it go on after {}, where it is not",
+            error.position
+        ));
+    };
+    match &error.then {
+        Aftermath::Stays => {}
+        Aftermath::Skipped(to) => {
+            *position = to.clone();
+            match ranges.iter_mut().find(|range| range.split == *split) {
+                Some(range) => range.to = to.clone(),
+                None => ranges.push(SplitRange {
+                    split: split.clone(),
+                    from: error.position.clone(),
+                    to: to.clone(),
+                }),
+            }
+        }
+        Aftermath::StartedOver {
+            split: other,
+            start,
+        } => {
+            bound.remove(split);
+            bound.insert(other.clone(), start.clone());
+        }
+    }
+    Ok(())
 }

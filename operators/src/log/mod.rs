@@ -170,13 +170,17 @@ pub enum LogRecord<S: Split> {
         /// When it began, as a tick is named.
         at: Tick,
     },
-    /// Where reading a split starts, resolved once by its rule.
+    /// Where reading a split starts and stops, resolved once by its rules.
     Start {
         /// The split.
         split: S,
         /// The position of its first record.
         start: S::Position,
+        /// Where reading stops; `None`: nowhere.
+        stop: Option<S::Position>,
     },
+    /// Every split that a bounded source reads has a start by now: none is added.
+    AllFound,
     /// It was learnt what a split is.
     Identified {
         /// The split.

@@ -30,6 +30,7 @@ impl Outline {
             | LogRecord::ReservedEpochs(_)
             | LogRecord::Metadata { .. }
             | LogRecord::Start { .. }
+            | LogRecord::AllFound
             | LogRecord::Identified { .. }
             | LogRecord::Binding(_)
             | LogRecord::Readmitted(_)

@@ -6,6 +6,7 @@ use super::{LogRecord, Stored, StoredError};
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
+use crate::loss::Aftermath;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -18,7 +19,7 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     kind: Option<Kind>,
 }
 
@@ -48,6 +49,11 @@ enum Kind {
     Identified(IdentityMessage),
     #[prost(uint64, tag = "12")]
     ReservedEpochs(u64),
+    /// A start with a stop. A kind of its own: a version that knows no stops must not read past one.
+    #[prost(message, tag = "13")]
+    Stretch(PositionMessage),
+    #[prost(bool, tag = "14")]
+    AllFound(bool),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -82,6 +88,8 @@ struct PositionMessage {
     identity: Option<Vec<u8>>,
     #[prost(uint64, optional, tag = "6")]
     unlisted_since: Option<u64>,
+    #[prost(bytes, optional, tag = "7")]
+    stop: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -112,6 +120,12 @@ struct ErrorMessage {
     position: Vec<u8>,
     #[prost(string, tag = "3")]
     message: String,
+    /// From where on the split is read, if what is before it is skipped, or of the split as which it
+    /// starts over.
+    #[prost(bytes, optional, tag = "4")]
+    next: Option<Vec<u8>>,
+    #[prost(bytes, optional, tag = "5")]
+    started_over: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -134,8 +148,10 @@ struct SnapshotMessage {
     rewound: bool,
     #[prost(uint64, tag = "9")]
     split_epochs: u64,
+    #[prost(bool, tag = "10")]
+    all_found: bool,
     /// Without it, since builds did not write it, the metadata in force is taken for the first.
-    #[prost(message, optional, tag = "10")]
+    #[prost(message, optional, tag = "11")]
     first: Option<FirstMessage>,
 }
 
@@ -181,14 +197,19 @@ where
             metadata: metadata.store(),
             at: at.0,
         }),
-        LogRecord::Start { split, start } => Kind::Start(PositionMessage {
-            split: split.store(),
-            position: start.store(),
-            quarantined: false,
-            paused: false,
-            identity: None,
-            unlisted_since: None,
-        }),
+        LogRecord::Start { split, start, stop } => {
+            let start = PositionMessage {
+                split: split.store(),
+                position: start.store(),
+                stop: stop.as_ref().map(Stored::store),
+                ..PositionMessage::default()
+            };
+            match stop {
+                None => Kind::Start(start),
+                Some(_) => Kind::Stretch(start),
+            }
+        }
+        LogRecord::AllFound => Kind::AllFound(true),
         LogRecord::Identified { split, identity } => Kind::Identified(IdentityMessage {
             split: split.store(),
             identity: identity.store(),
@@ -212,10 +233,19 @@ where
         from: range.from.store(),
         to: range.to.store(),
     });
-    let errors = binding.errors.iter().map(|error| ErrorMessage {
-        split: error.split.store(),
-        position: error.position.store(),
-        message: error.message.clone(),
+    let errors = binding.errors.iter().map(|error| {
+        let (next, started_over) = match &error.then {
+            Aftermath::Stays => (None, None),
+            Aftermath::Skipped(to) => (Some(to.store()), None),
+            Aftermath::StartedOver { split, start } => (Some(start.store()), Some(split.store())),
+        };
+        ErrorMessage {
+            split: error.split.store(),
+            position: error.position.store(),
+            message: error.message.clone(),
+            next,
+            started_over,
+        }
     });
     BindingMessage {
         tick: binding.tick.0,
@@ -236,6 +266,7 @@ where
         paused: one.paused,
         identity: one.identity.as_ref().map(Stored::store),
         unlisted_since: one.unlisted_since.map(|tick| tick.0),
+        stop: one.stop.as_ref().map(Stored::store),
     });
     SnapshotMessage {
         version: snapshot.version,
@@ -254,6 +285,7 @@ where
         first: Some(FirstMessage {
             metadata: snapshot.first.as_ref().map(Stored::store),
         }),
+        all_found: snapshot.all_found,
     }
 }
 
@@ -281,10 +313,12 @@ where
             split: S::restore(&identified.split)?,
             identity: S::Identity::restore(&identified.identity)?,
         },
-        Kind::Start(start) => LogRecord::Start {
+        Kind::Start(start) | Kind::Stretch(start) => LogRecord::Start {
             split: S::restore(&start.split)?,
             start: S::Position::restore(&start.position)?,
+            stop: start.stop.as_deref().map(Stored::restore).transpose()?,
         },
+        Kind::AllFound(_) => LogRecord::AllFound,
         Kind::Binding(binding) => LogRecord::Binding(restore_binding(binding)?),
         Kind::Readmitted(split) => LogRecord::Readmitted(S::restore(&split)?),
         Kind::Forgotten(split) => LogRecord::Forgotten(S::restore(&split)?),
@@ -306,10 +340,22 @@ where
         })
     });
     let errors = message.errors.into_iter().map(|error| {
+        let next = error
+            .next
+            .as_deref()
+            .map(S::Position::restore)
+            .transpose()?;
+        let other = error.started_over.as_deref().map(S::restore).transpose()?;
+        let then = match (next, other) {
+            (Some(start), Some(split)) => Aftermath::StartedOver { split, start },
+            (Some(to), None) => Aftermath::Skipped(to),
+            (None, _) => Aftermath::Stays,
+        };
         Ok(SplitError {
             split: S::restore(&error.split)?,
             position: S::Position::restore(&error.position)?,
             message: error.message,
+            then,
         })
     });
     Ok(Binding {
@@ -340,6 +386,7 @@ where
             paused: one.paused,
             identity: one.identity.as_deref().map(Stored::restore).transpose()?,
             unlisted_since: one.unlisted_since.map(Tick),
+            stop: one.stop.as_deref().map(Stored::restore).transpose()?,
         })
     });
     Ok(Snapshot {
@@ -353,6 +400,7 @@ where
         splits: splits.collect::<Result<_, _>>()?,
         rewound: message.rewound,
         split_epochs: SplitEpoch(message.split_epochs),
+        all_found: message.all_found,
     })
 }
 
@@ -362,9 +410,37 @@ mod tests {
     use crate::letters::Letter;
 
     #[test]
+    fn what_comes_after_an_error_is_restored() {
+        let aftermaths = [
+            Aftermath::Stays,
+            Aftermath::Skipped(7),
+            Aftermath::StartedOver {
+                split: Letter('b'),
+                start: 3,
+            },
+        ];
+        let errors = aftermaths.map(|then| SplitError {
+            split: Letter('a'),
+            position: 5,
+            message: "gone".to_owned(),
+            then,
+        });
+        let binding = Binding {
+            tick: Tick(9),
+            ranges: Vec::new(),
+            errors: errors.into(),
+        };
+        let records = [LogRecord::Binding(binding)];
+
+        let restored = decode::<Letter>(&encode(&records));
+
+        assert_eq!(restored.unwrap(), records);
+    }
+
+    #[test]
     fn a_record_of_a_kind_that_a_newer_version_has_is_refused_with_what_to_do() {
-        // A frame with one record, which has a field 13 and nothing else: a number.
-        let frame = [0x0a, 0x02, 0x68, 0x07];
+        // A frame with one record, which has a field 15 and nothing else: a number.
+        let frame = [0x0a, 0x02, 0x78, 0x07];
 
         let refused = decode::<Letter>(&frame).unwrap_err().to_string();
 

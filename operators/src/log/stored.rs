@@ -30,6 +30,20 @@ impl Stored for () {
     }
 }
 
+/// A number, as eight bytes, the least significant first.
+impl Stored for u64 {
+    fn store(&self) -> Vec<u8> {
+        self.to_le_bytes().to_vec()
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
+        let bytes = bytes
+            .try_into()
+            .map_err(|_| StoredError::new("number", "not eight bytes"))?;
+        Ok(Self::from_le_bytes(bytes))
+    }
+}
+
 /// Why bytes are no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored {what}: {message}")]

@@ -5,6 +5,7 @@ use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::letters::{Letter, Letters};
+use crate::loss::Aftermath;
 use crate::tick::Tick;
 
 impl Stored for Letter {
@@ -37,19 +38,6 @@ impl Stored for Letters {
     }
 }
 
-impl Stored for u64 {
-    fn store(&self) -> Vec<u8> {
-        self.to_le_bytes().to_vec()
-    }
-
-    fn restore(bytes: &[u8]) -> Result<Self, StoredError> {
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| StoredError::new("number", "not eight bytes"))?;
-        Ok(Self::from_le_bytes(bytes))
-    }
-}
-
 pub(super) type Record = LogRecord<Letter>;
 
 const RUN: Incarnation = Incarnation(1);
@@ -63,6 +51,7 @@ pub(super) fn binding(tick: u64, from: u64, to: u64) -> Record {
             split,
             position: to,
             message: "gone".to_owned(),
+            then: Aftermath::Stays,
         }],
     })
 }
@@ -96,20 +85,28 @@ fn snapshot_of(tick: u64) -> Snapshot<Letter> {
             paused: true,
             identity: Some(()),
             unlisted_since: Some(Tick(3)),
+            stop: Some(9),
         }],
         split_epochs: SplitEpoch(1_000),
         rewound: false,
+        all_found: true,
     }
 }
 
 /// One append a line, every kind of record once at least.
 pub(super) fn appends() -> Vec<Vec<Record>> {
+    let start = LogRecord::Start {
+        split: Letter('c'),
+        start: 5,
+        stop: Some(9),
+    };
     let mut appends = second_appends();
     appends.push(vec![LogRecord::ReservedEpochs(SplitEpoch(1_000))]);
+    appends.push(vec![start, LogRecord::AllFound]);
     appends
 }
 
-/// The same, of the kinds that there were before split epochs were reserved.
+/// The same, of the kinds that there were before split epochs were reserved and reading could stop.
 pub(super) fn second_appends() -> Vec<Vec<Record>> {
     let split = Letter('a');
     let mut appends = first_appends();
@@ -131,6 +128,7 @@ pub(super) fn first_appends() -> Vec<Vec<Record>> {
     let start = LogRecord::Start {
         split: Letter('a'),
         start: 5,
+        stop: None,
     };
     vec![
         vec![LogRecord::Incarnation(RUN), LogRecord::Reserved(Tick(100))],

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::state::{Held, ReaderAction, ReaderState};
+use super::action::ReaderAction;
+use super::state::{Held, ReaderState};
 use crate::binding::SplitError;
 use crate::epoch::SplitEpoch;
 use crate::fetcher::{DownCause, FetcherDown};
 use crate::health::FailureKind;
+use crate::loss::{Aftermath, LossCause};
 use crate::protocol::Report;
 use crate::split::Split;
 
@@ -22,10 +24,13 @@ impl<S: Split, B> ReaderState<S, B> {
             return;
         };
         let next = held.next.clone();
-        held.failures += 1;
         let kind = match down.cause {
+            DownCause::Lost(cause) => {
+                self.lost(down.split, down.split_epoch, cause, down.message);
+                return;
+            }
             DownCause::Failed(kind) => kind,
-            DownCause::Crashed => {
+            DownCause::Crashed | DownCause::Damaged => {
                 held.crashes += 1;
                 if held.crashes >= self.options.crashes_max {
                     FailureKind::Definite
@@ -34,6 +39,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 }
             }
         };
+        held.failures += 1;
         let delay = (RETRY.0 * 2_u32.saturating_pow(held.failures - 1)).min(RETRY.1);
         self.actions
             .push_back(ReaderAction::Unfetch(down.split.clone(), down.split_epoch));
@@ -55,9 +61,9 @@ impl<S: Split, B> ReaderState<S, B> {
                     split: down.split.clone(),
                     position: next.clone(),
                     message: down.message.clone(),
+                    then: Aftermath::Stays,
                 };
-                self.errors.push(error.clone());
-                self.actions.push_back(ReaderAction::Emit(error));
+                self.emit_error(error);
             }
         }
         self.actions
@@ -69,6 +75,41 @@ impl<S: Split, B> ReaderState<S, B> {
                 next,
                 message: down.message,
             }));
+    }
+
+    /// What is to be read next of a split is not there: whoever knows what to do about it has it now.
+    ///
+    /// While ticks are given again, what it has not given of them stays pending, so that no frontier passes
+    /// it.
+    fn lost(
+        &mut self,
+        split: S,
+        split_epoch: SplitEpoch,
+        cause: LossCause<S::Position>,
+        message: String,
+    ) {
+        let Some(held) = self.held.remove(&split) else {
+            return;
+        };
+        self.stop_replay_of(&split);
+        self.actions
+            .push_back(ReaderAction::Unfetch(split.clone(), split_epoch));
+        self.actions.push_back(ReaderAction::Report(Report::Lost {
+            reader: self.id,
+            split,
+            split_epoch,
+            cause,
+            next: held.next,
+            message,
+        }));
+    }
+
+    /// Emits a definite error at the open tick, if there is one: after the last one it is of no tick.
+    pub(super) fn emit_error(&mut self, error: SplitError<S>) {
+        if self.open().is_some() {
+            self.errors.push(error.clone());
+            self.actions.push_back(ReaderAction::Emit(error));
+        }
     }
 
     /// The splits that this reader holds, with the position of the next record to emit.

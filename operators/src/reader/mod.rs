@@ -3,16 +3,19 @@
 //! [`ReaderState`] decides what may be emitted and is a state machine without I/O; the operator
 //! around it moves messages, batches and capabilities.
 
+mod action;
 mod down;
 mod in_flight;
 mod operator;
 mod replay;
 mod state;
+mod stop;
 #[cfg(test)]
 mod tests;
 
+pub use self::action::{ReaderAction, ReaderOptions, Verdict};
 pub(crate) use self::operator::{ReaderParts, reader};
-pub use self::state::{ReaderAction, ReaderOptions, ReaderState, Verdict};
+pub use self::state::ReaderState;
 use crate::fetcher::Piece;
 
 /// Decides whether a piece may be emitted yet, on the worker's thread.

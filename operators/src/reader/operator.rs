@@ -8,8 +8,9 @@ use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::{Stream, StreamVec};
 use timely::progress::operate::FrontierInterest;
 
+use super::action::{ReaderAction, Verdict};
 use super::in_flight::InFlight;
-use super::state::{ReaderAction, ReaderState, Verdict};
+use super::state::ReaderState;
 use super::{Admission, AdmissionHook};
 use crate::assignor::ReaderProfile;
 use crate::binding::SplitError;
@@ -280,6 +281,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         for item in fetched.drain(..) {
             match item {
                 Fetched::Piece(piece) => {
+                    let piece = self.up_to_stop(piece);
                     if let Some(hook) = &mut admission
                         && self.state.is_next(&piece)
                         && hook(&piece) == Admission::Hold
@@ -353,6 +355,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         for item in fetched.drain(..) {
             match item {
                 Fetched::Piece(piece) if self.state.is_next(&piece) => {
+                    let piece = self.up_to_stop(piece);
                     self.give_again(piece, admission.as_deref_mut(), only_oldest, false, now);
                 }
                 // It is late, or does not go on where it should: nothing of it is emitted.
@@ -366,6 +369,21 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         }
         self.fetched = fetched;
         self.state.report_replayed();
+    }
+
+    /// A piece without what is past the stop of its split.
+    fn up_to_stop(&mut self, mut piece: Piece<S, F::Batch>) -> Piece<S, F::Batch> {
+        let Some(stop) = self.state.stop_within(&piece) else {
+            return piece;
+        };
+        let a_record = bytes_a_record(&piece);
+        if let Some(batch) = piece.batch.take() {
+            let parts = self.fetcher.cut(batch, std::slice::from_ref(&stop));
+            piece.batch = parts.into_iter().next().flatten();
+        }
+        piece.bytes = a_record * piece.batch.as_ref().map_or(0, records_of);
+        piece.end = stop;
+        piece
     }
 
     /// Emits a piece that is the next of its split as far as it may be, and parks the rest.
@@ -389,9 +407,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         };
         let inner = cuts.iter().map(|(_, cut)| cut.clone());
         let inner: Vec<_> = inner.filter(|cut| *cut < piece.end).collect();
-        let count = |batch: &F::Batch| usize::try_from(batch.record_count()).unwrap_or(0).max(1);
-        let records = piece.batch.as_ref().map_or(1, count);
-        let a_record = piece.bytes / records;
+        let a_record = bytes_a_record(&piece);
         let mut parts = match piece.batch.take() {
             None => vec![None; inner.len() + 1],
             Some(batch) if inner.is_empty() => vec![Some(batch)],
@@ -401,7 +417,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         for ((tick, _), batch) in cuts.into_iter().zip(parts) {
             let Some(batch) = batch else { continue };
             if let Some(in_flight) = &mut self.in_flight {
-                in_flight.emitted(tick, a_record * count(&batch));
+                in_flight.emitted(tick, a_record * records_of(&batch));
             }
             let time = (self.options.time.time_of)(tick);
             self.batches.give_all(&time, std::iter::once(batch));
@@ -409,7 +425,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         self.state.replayed(&piece.split, &end, now);
         match rest {
             Some(batch) => {
-                piece.bytes = a_record * batch.as_ref().map_or(0, count);
+                piece.bytes = a_record * batch.as_ref().map_or(0, records_of);
                 (piece.start, piece.batch) = (end, batch);
                 self.hold_back(piece, was_parked);
             }
@@ -440,4 +456,14 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
             .give_all(&(self.options.time.time_of)(tick), batches);
         kill_point::pass(KillPoint::Emitted);
     }
+}
+
+/// How many records a batch has, one at least.
+fn records_of<B: Accountable>(batch: &B) -> usize {
+    usize::try_from(batch.record_count()).unwrap_or(0).max(1)
+}
+
+/// How many bytes of a piece each of its records takes, about.
+fn bytes_a_record<S: Split, B: Accountable>(piece: &Piece<S, B>) -> usize {
+    piece.bytes / piece.batch.as_ref().map_or(1, records_of)
 }

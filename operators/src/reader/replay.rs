@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::state::{ReaderAction, ReaderState};
+use super::action::ReaderAction;
+use super::state::ReaderState;
 use crate::fetcher::Piece;
 use crate::protocol::{Replay, ReplaySplit, Report};
 use crate::split::Split;
@@ -190,5 +191,6 @@ impl<S: Split, B> ReaderState<S, B> {
                 ends.pop_front();
             }
         }
+        self.finish(split);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use super::action::{ReaderAction, ReaderOptions, Verdict};
 use super::replay::Replaying;
 use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
@@ -14,62 +15,6 @@ use crate::health::FailureKind;
 use crate::protocol::{Assignment, Configuration, Directive, Moved, ReleaseReason, Report};
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
-
-/// What a reader is told once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ReaderOptions {
-    /// How many closed ticks may wait for the log before nothing is emitted.
-    pub ticks_waiting_max: usize,
-    /// How often in a row what reads a split may crash before the split is quarantined.
-    pub crashes_max: u32,
-    /// How long a split with a lag may bring nothing before it is read again.
-    pub stuck_after: Duration,
-}
-
-impl Default for ReaderOptions {
-    fn default() -> Self {
-        Self {
-            ticks_waiting_max: 4,
-            crashes_max: 5,
-            stuck_after: Duration::from_secs(30),
-        }
-    }
-}
-
-/// What the reader's operator has to do, in this order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum ReaderAction<S: Split> {
-    /// Tell the enumerator.
-    Report(Report<S>),
-    /// Tell the fetcher about a metadata epoch.
-    Adopt(MetadataEpoch, S::Metadata),
-    /// Have the fetcher read a split.
-    Fetch(S, SplitEpoch, S::Position),
-    /// Have the fetcher stop reading a split.
-    Unfetch(S, SplitEpoch),
-    /// Have the fetcher connect to where a split is read from; answered by
-    /// [`handle_prepared`](ReaderState::handle_prepared).
-    Prepare(S),
-    /// The capabilities may be downgraded to this tick, the oldest that is not durable.
-    Downgrade(Tick),
-    /// Emit a definite error at the open tick.
-    Emit(SplitError<S>),
-    /// Emit a definite error at a tick that is given again.
-    EmitAt(Tick, SplitError<S>),
-    /// The reader was rejected, for this reason.
-    Reject(String),
-    /// The last tick is durable: drop the capabilities.
-    Finish,
-}
-
-/// Whether a piece is emitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is the next of its split: emit it at the open tick.
-    Emit,
-    /// It is of an assignment that is over, or was read before: drop it.
-    Drop,
-}
 
 /// What one reader may emit.
 ///
@@ -128,6 +73,8 @@ struct Emitted<S: Split> {
 pub(super) struct Held<S: Split, B> {
     pub(super) split_epoch: SplitEpoch,
     pub(super) next: S::Position,
+    /// Nothing at this position or past it is emitted.
+    pub(super) stop: Option<S::Position>,
     /// How often in a row reading it stopped without a record in between.
     pub(super) failures: u32,
     /// How often in a row what reads it crashed.
@@ -227,6 +174,7 @@ impl<S: Split, B> ReaderState<S, B> {
             }
             Directive::Durable(tick) if self.replaying.is_some() => self.replay_durable(tick),
             Directive::Durable(tick) => self.durable(tick),
+            Directive::Emit(error) => self.emit_error(error),
             Directive::BeginReplay(from) => self.begin_replay(from),
             Directive::Replay(replay) => self.replay(replay, now),
             Directive::Explained(_) => {} // for who is near; it changes nothing
@@ -281,6 +229,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 to: piece.end.clone(),
                 bytes: piece.bytes as u64,
             });
+        self.finish(&piece.split);
         Verdict::Emit
     }
 
@@ -374,6 +323,7 @@ impl<S: Split, B> ReaderState<S, B> {
             split,
             split_epoch,
             start,
+            stop,
             ..
         } = assignment;
         let listed = match &self.metadata {
@@ -415,15 +365,17 @@ impl<S: Split, B> ReaderState<S, B> {
         let held = Held {
             split_epoch,
             next: start,
+            stop,
             failures: 0,
             crashes: 0,
             moved_at: now,
             parked: None,
         };
-        self.held.insert(split, held);
+        self.held.insert(split.clone(), held);
+        self.finish(&split);
     }
 
-    fn release(&mut self, split: &S, why: ReleaseReason) {
+    pub(super) fn release(&mut self, split: &S, why: ReleaseReason) {
         let Some(held) = self.held.remove(split) else {
             return;
         };

@@ -53,6 +53,7 @@ fn assign(state: &mut State, split_epoch: u64, start: u64) {
             split_epoch: SplitEpoch(split_epoch),
             metadata_epoch: MetadataEpoch(1),
             start,
+            stop: None,
         }),
         NOW,
     );

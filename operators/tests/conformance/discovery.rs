@@ -11,6 +11,7 @@ use timely_splits::conformance::DiscoveryRig;
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
+use timely_splits::loss::Remains;
 use timely_splits::split::Metadata;
 use timely_splits::wake::Waker;
 
@@ -35,6 +36,10 @@ enum Defect {
     NeverSaysGone,
     HoardsAnswers,
     FindsNothingLost,
+    IdentifiesNobody,
+    JudgesTwice,
+    NeverFoundAll,
+    FoundAllTooSoon,
 }
 
 /// Records before this position are gone.
@@ -64,6 +69,7 @@ struct Finder {
     told: bool,
     complained: bool,
     looked: bool,
+    all_found: bool,
     resolving: VecDeque<(RequestId, Letter)>,
     said: VecDeque<DiscoveryEvent<Letter>>,
 }
@@ -84,6 +90,9 @@ impl Finder {
         let Some((epoch, metadata)) = self.target.clone() else {
             return;
         };
+        if self.defect == Defect::FoundAllTooSoon && !std::mem::replace(&mut self.all_found, true) {
+            self.said.push_back(DiscoveryEvent::AllFound { epoch });
+        }
         if place.unreachable && self.defect != Defect::TakesSilenceForGone {
             if self.defect == Defect::TakesSilenceForEmpty {
                 let answers = self.resolving.drain(..).map(|asked| resolved(asked, 7));
@@ -118,6 +127,9 @@ impl Finder {
                 splits: gone,
             });
         }
+        if !std::mem::replace(&mut self.all_found, true) {
+            self.said.push_back(DiscoveryEvent::AllFound { epoch });
+        }
         self.found = exists;
         for request in self.resolving.drain(..) {
             let wrong = self.defect == Defect::ResolvesToTheWrongPlace;
@@ -135,6 +147,7 @@ fn resolved((request, split): (RequestId, Letter), start: u64) -> DiscoveryEvent
         request,
         split,
         start,
+        stop: None,
         rule: "earliest".to_owned(),
     }
 }
@@ -150,6 +163,7 @@ impl SplitDiscovery<Letter> for Finder {
                 self.target = Some((epoch, metadata));
                 self.found.clear();
                 self.looked = false;
+                self.all_found = self.defect == Defect::NeverFoundAll;
             }
             DiscoveryRequest::Check {
                 request,
@@ -163,6 +177,28 @@ impl SplitDiscovery<Letter> for Finder {
                 let lost = lost.map(|range| (range, "too old".to_owned())).collect();
                 self.said
                     .push_back(DiscoveryEvent::Checked { request, lost });
+            }
+            DiscoveryRequest::Identify { .. } if self.defect == Defect::IdentifiesNobody => {}
+            DiscoveryRequest::Identify { request, splits } => {
+                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                self.said
+                    .push_back(DiscoveryEvent::Identified { request, splits });
+            }
+            DiscoveryRequest::Judge { request, split } => {
+                let remains = Remains {
+                    identity: Some(()),
+                    first: GONE_BEFORE,
+                    end: GONE_BEFORE,
+                };
+                let judged = DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                };
+                if self.defect == Defect::JudgesTwice {
+                    self.said.push_back(judged.clone());
+                }
+                self.said.push_back(judged);
             }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolving.push_back((request, split));
@@ -223,6 +259,7 @@ impl DiscoveryRig for Rig {
             told: false,
             complained: false,
             looked: false,
+            all_found: false,
             resolving: VecDeque::new(),
             said: VecDeque::new(),
         }
@@ -327,6 +364,10 @@ fn each_broken_discovery_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::NeverSaysGone, "D9"),
         (Defect::HoardsAnswers, "D10"),
         (Defect::FindsNothingLost, "D11"),
+        (Defect::IdentifiesNobody, "D12"),
+        (Defect::JudgesTwice, "D13"),
+        (Defect::NeverFoundAll, "D14"),
+        (Defect::FoundAllTooSoon, "D14"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

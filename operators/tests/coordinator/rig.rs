@@ -166,6 +166,9 @@ impl Rig {
                     self.model.discovered(event);
                 }
             }
+            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost")
+            }
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
             DiscoveryRequest::Resolve {
                 request,
@@ -180,6 +183,7 @@ impl Rig {
                         request,
                         split,
                         start,
+                        stop: None,
                         rule: "earliest".to_owned(),
                     });
                 }
@@ -259,7 +263,7 @@ impl Rig {
     }
 
     /// The fetcher of whoever has a leaf stops reading it.
-    pub(crate) fn break_down(&mut self, leaf: Leaf, cause: DownCause) {
+    pub(crate) fn break_down(&mut self, leaf: Leaf, cause: DownCause<u64>) {
         let reader = self.owner(leaf).expect("somebody has it");
         let (split_epoch, _) = self.model.readers[reader].fetcher[&leaf];
         let down = FetcherDown {

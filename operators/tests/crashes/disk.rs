@@ -1,15 +1,17 @@
 //! What outlives a crash: the log, and what a sink has stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use timely_splits::epoch::{Incarnation, LogSequence};
+use timely_splits::epoch::{Incarnation, LogSequence, SplitEpoch};
 use timely_splits::log::{Appended, BindingLog, LogError, LogExtent, LogRecord, MemoryLog};
 use timely_splits::tick::Tick;
 
 use crate::random::Random;
+#[cfg(feature = "object-store")]
+use crate::store::{LatePut, Objects};
 use crate::support::{Letter, Row};
 
 /// Which rows are at which tick.
@@ -55,7 +57,7 @@ pub(crate) enum Crash {
 
 /// What becomes of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(crate) enum Fate {
     Well,
     /// Nothing is written, and it says so.
     Fails,
@@ -80,15 +82,24 @@ pub(crate) struct Disk(Arc<Mutex<State>>);
 /// the log and for the store.
 pub(crate) struct State {
     log: MemoryLog<Letter>,
+    /// What is used in the place of that log, if it is.
+    #[cfg(feature = "object-store")]
+    objects: Option<Objects>,
+    #[cfg(feature = "object-store")]
+    pub(crate) late_put: Option<LatePut>,
+    /// All that was ever written, also what the log has dropped since.
+    archive: Vec<Record>,
+    /// The tick up to which the log may have dropped what only older ones need.
+    pub(crate) since: Tick,
     mistake: Option<Mistake>,
     random: Random,
     /// The run that lives.
     run: Option<u64>,
     runs: u64,
-    crash: Crash,
+    pub(crate) crash: Crash,
     /// How many of a hundred appends do not go well.
-    faults: u64,
-    appends: u64,
+    pub(crate) faults: u64,
+    pub(crate) appends: u64,
     emitted: u64,
     commits: u64,
     late: Option<(Incarnation, LogSequence, Vec<Record>)>,
@@ -96,6 +107,10 @@ pub(crate) struct State {
     pub(crate) fenced: bool,
     /// The greatest tick with a binding in the log.
     bound_to: Tick,
+    /// The definite errors that the log has, with their ticks.
+    errors: BTreeSet<(Tick, Row)>,
+    /// The greatest split epoch that runs before this one have assigned, and the greatest of all.
+    assigned: (SplitEpoch, SplitEpoch),
     /// What is stored.
     pub(crate) rows: Rows,
     /// Of each worker, the tick up to which it has stored everything.
@@ -111,6 +126,12 @@ impl Disk {
     pub(crate) fn new(seed: u64, mistake: Option<Mistake>) -> Self {
         Self(Arc::new(Mutex::new(State {
             log: MemoryLog::new().keep_for(Duration::MAX),
+            #[cfg(feature = "object-store")]
+            objects: (mistake.is_none() && seed % 2 == 1).then(Objects::new),
+            #[cfg(feature = "object-store")]
+            late_put: None,
+            archive: Vec::new(),
+            since: Tick::default(),
             mistake,
             random: Random::of(seed, 1),
             run: None,
@@ -123,6 +144,8 @@ impl Disk {
             late: None,
             fenced: false,
             bound_to: Tick::default(),
+            errors: BTreeSet::new(),
+            assigned: Default::default(),
             rows: Rows::new(),
             up_to: Vec::new(),
             fates: BTreeMap::new(),
@@ -146,20 +169,25 @@ impl Disk {
         (state.crash, state.faults) = (crash, faults);
         (state.appends, state.emitted, state.commits) = (0, 0, 0);
         state.fenced = false;
+        state.assigned.0 = state.assigned.1;
         state.health.clear();
         state.up_to = vec![up_to; workers];
         state.runs
     }
 
-    pub(crate) fn log(&self, run: u64) -> DiskLog {
-        let (disk, log) = (self.clone(), self.lock().log.clone());
-        DiskLog { disk, run, log }
+    pub(crate) fn log(&self, run: u64) -> Box<dyn BindingLog<Letter>> {
+        let state = self.lock();
+        #[cfg(feature = "object-store")]
+        if let Some(objects) = &state.objects {
+            return Box::new(objects.log(self, run));
+        }
+        let (disk, log) = (self.clone(), state.log.clone());
+        Box::new(DiskLog { disk, run, log })
     }
 
-    /// All that the log holds.
+    /// All that was ever written to the log.
     pub(crate) fn records(&self) -> Vec<Record> {
-        let mut log = self.lock().log.clone();
-        log.read_all().expect("a log in memory can be read")
+        self.lock().archive.clone()
     }
 }
 
@@ -178,6 +206,32 @@ impl State {
         {
             self.write(&late.2, late.0, late.1);
         }
+        #[cfg(feature = "object-store")]
+        if let Some(late) = self.late_put.take()
+            && self.random.chance(50)
+        {
+            late.arrive();
+            self.look();
+        }
+    }
+
+    /// Takes note of what got into the store.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn look(&mut self) {
+        if let Some(objects) = &mut self.objects {
+            let more = objects.more(self.archive.len() as u64);
+            more.iter().for_each(|record| self.note(record));
+            self.archive.extend(more);
+        }
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.random.chance(percent)
+    }
+
+    pub(crate) fn count(&mut self, what: &str) {
+        *self.fates.entry(what.to_owned()).or_default() += 1;
     }
 
     /// Rows were emitted.
@@ -242,16 +296,47 @@ impl State {
         let appended = self.log.append(run, at, records);
         let appended = appended.expect("a log in memory takes everything");
         if appended == Appended::Durable {
-            for record in records {
-                if let LogRecord::Binding(binding) = record {
-                    self.bound_to = self.bound_to.max(binding.tick);
-                }
-            }
+            self.archive.extend_from_slice(records);
+            records.iter().for_each(|record| self.note(record));
         }
         appended
     }
 
-    fn fate(&mut self) -> Fate {
+    fn note(&mut self, record: &Record) {
+        let LogRecord::Binding(binding) = record else {
+            return;
+        };
+        self.bound_to = self.bound_to.max(binding.tick);
+        for error in &binding.errors {
+            let row = (error.split.0, error.position);
+            self.errors.insert((binding.tick, row));
+            self.count("error bound");
+        }
+    }
+
+    /// A split is assigned.
+    pub(crate) fn assigned(&mut self, split: Letter, epoch: SplitEpoch) {
+        if epoch <= self.assigned.0 {
+            let (before, _) = self.assigned;
+            let wrong =
+                format!("{split} is assigned under #{epoch}, after #{before} in an earlier run");
+            self.wrong.push(wrong);
+        }
+        self.assigned.1 = self.assigned.1.max(epoch);
+    }
+
+    /// The frontier has passed the ticks of errors.
+    pub(crate) fn failed(&mut self, run: u64, errors: &BTreeSet<(Tick, Row)>) {
+        if let Some(error) = errors.difference(&self.errors).next()
+            && self.lives(run)
+        {
+            let wrong =
+                format!("the frontier has passed the error {error:?}, which is not in the log");
+            self.wrong.push(wrong);
+        }
+    }
+
+    pub(crate) fn fate(&mut self) -> Fate {
         let fates = [
             Fate::Fails,
             Fate::Lost,
@@ -293,7 +378,7 @@ impl State {
             self.late = Some((run, at, records.to_vec()));
             return Ok(Appended::Durable);
         }
-        *self.fates.entry(format!("{fate:?}")).or_default() += 1;
+        self.count(&format!("{fate:?}"));
         let unknown = match self.mistake {
             Some(Mistake::UnknownIgnored) => Appended::Durable,
             _ => Appended::Unknown,
@@ -384,7 +469,13 @@ impl BindingLog<Letter> for DiskLog {
         appended
     }
 
-    fn compact(&mut self, _since: Tick) -> Result<(), LogError> {
-        Ok(())
+    fn compact(&mut self, since: Tick) -> Result<(), LogError> {
+        let mut state = self.disk.lock();
+        let faults = state.faults;
+        if !state.lives(self.run) || state.random.chance(faults) {
+            return Err(error());
+        }
+        state.count("compacted");
+        self.log.compact(since)
     }
 }

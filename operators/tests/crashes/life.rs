@@ -1,6 +1,6 @@
 //! One run of a source, on real workers, until it crashes or ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,8 +9,12 @@ use timely::dataflow::ProbeHandle;
 use timely::dataflow::operators::{Inspect, Probe};
 use timely::progress::Stamp;
 use timely::worker::Worker;
+use timely_splits::binding::SplitError;
 use timely_splits::control::SourceControl;
 use timely_splits::epoch::ReaderId;
+use timely_splits::event::{Observer, SourceEvent};
+use timely_splits::health::FailureKind;
+use timely_splits::log::MemoryLog;
 use timely_splits::resume::Resume;
 use timely_splits::source::{SourceOptions, read_splits};
 use timely_splits::tick::{Tick, TimeMap};
@@ -44,8 +48,10 @@ pub(crate) struct Life {
     pub(crate) snapshot_every: u32,
     /// How many records are written meanwhile, at most.
     pub(crate) writes: u64,
-    /// Whether the metadata changes meanwhile.
+    /// Whether the metadata changes meanwhile, and splits fail for good.
     pub(crate) changes: bool,
+    /// Whether the log is compacted meanwhile, up to what is stored.
+    pub(crate) compacts: bool,
 }
 
 /// What is outside the source: the splits, and how many records were written to each.
@@ -98,12 +104,22 @@ impl Script {
             let listed = LETTERS.chars().filter(|letter| all || *letter != gone);
             self.outside.world.list(&listed.collect::<String>());
         }
+        if life.changes && self.random.chance(3) {
+            let letter = self.letter();
+            self.outside.world.break_once(letter, FailureKind::Definite);
+        }
+        // Whoever is not quarantined is not readmitted.
+        if self.random.chance(6) {
+            let letter = Letter(self.letter());
+            self.control.readmit(letter);
+        }
     }
 }
 
 /// Runs it, until it has crashed or ended.
 pub(crate) fn live(disk: &Disk, outside: &Outside, life: &Life) -> Result<(), String> {
     outside.world.list(LETTERS);
+    outside.world.mend();
     let mut random = Random::of(life.seed, 3);
     outside.world.bring(random.pick(&[1, 3, 50]));
     let run = Run {
@@ -159,6 +175,11 @@ impl Run {
                 state.crash();
             }
             let stored = state.rows.len() as u64;
+            let since = state.up_to.iter().min().copied().unwrap_or_default();
+            if self.life.compacts && since > state.since && script.random.chance(5) {
+                state.since = since;
+                self.control.compact(since);
+            }
             drop(state);
             script.step(&self.life);
             let ends = script.writes == 0 && self.life.crash == Crash::Never;
@@ -181,7 +202,8 @@ impl Run {
     fn dataflow(&self, worker: &mut Worker) -> ProbeHandle<u64> {
         let (index, probe) = (worker.index(), ProbeHandle::new());
         let enumeration = (index == 0).then(|| {
-            let mut enumeration = self.outside.world.enumeration(self.disk.log(self.number));
+            let mut enumeration = self.outside.world.enumeration(MemoryLog::new());
+            enumeration.log = self.disk.log(self.number);
             enumeration.coordination.resume = self.life.resume;
             enumeration.coordination.snapshot_every = self.life.snapshot_every;
             enumeration.coordination.reserve_ahead = Duration::from_millis(40);
@@ -196,16 +218,33 @@ impl Run {
             passed: self.life.stored,
             waiting: BTreeMap::new(),
         };
-        let told = self.disk.clone();
+        let mut failures = Failures {
+            disk: self.disk.clone(),
+            run: self.number,
+            waiting: BTreeSet::new(),
+        };
+        let (told, heard) = (self.disk.clone(), self.disk.clone());
         worker.dataflow::<u64, _, _>(|scope| {
             let mut source = SourceOptions::new("letters", TimeMap::identity());
             source.tick_interval = Duration::from_millis(2);
             source.control = self.control.clone();
             source.probe = Some(probe.clone());
+            source.observer = Observer::new(move |event| {
+                if let SourceEvent::Assigned {
+                    split, split_epoch, ..
+                } = event
+                {
+                    heard.lock().assigned(*split, *split_epoch);
+                }
+            });
             let streams = read_splits(scope, &source, enumeration, reading);
             streams
                 .batches
                 .inspect_core(move |event| sink.hear(event))
+                .probe_with(&probe);
+            streams
+                .errors
+                .inspect_core(move |event| failures.hear(event))
                 .probe_with(&probe);
             streams
                 .health
@@ -248,6 +287,33 @@ impl Sink {
                 let later = self.waiting.split_off(&Tick(self.passed.0 + 1));
                 let ticks = std::mem::replace(&mut self.waiting, later);
                 state.commit(self.run, self.worker, self.passed, ticks);
+            }
+        }
+    }
+}
+
+type Errors = Vec<SplitError<Letter>>;
+
+/// The definite errors that one worker has seen at ticks that the frontier has not passed.
+struct Failures {
+    disk: Disk,
+    run: u64,
+    waiting: BTreeSet<(Tick, Row)>,
+}
+
+impl Failures {
+    fn hear(&mut self, event: Result<(&Stamp<u64>, &Errors), &[u64]>) {
+        match event {
+            Ok((stamp, errors)) => {
+                let tick = Tick(*stamp.expect_singleton());
+                let rows = errors.iter().map(|error| (error.split.0, error.position));
+                self.waiting.extend(rows.map(|row| (tick, row)));
+            }
+            Err(frontier) => {
+                let at = frontier.first().copied().map_or(Tick(u64::MAX), Tick);
+                let later = self.waiting.split_off(&(at, ('\0', 0)));
+                let passed = std::mem::replace(&mut self.waiting, later);
+                self.disk.lock().failed(self.run, &passed);
             }
         }
     }

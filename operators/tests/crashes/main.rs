@@ -1,8 +1,10 @@
 //! Sources under real workers that crash again and again, by the thousand, over a log in memory that
-//! fails in every way that a log may.
+//! fails in every way that a log may, and, with the feature `object-store`, in every second round over
+//! the log of objects in a store in memory that fails in every way that a store may.
 //!
 //! What the log and the sink hold at the moment of a crash is all that the next run sees. It has another
-//! number of workers and reads on, reads anew what the sink lacks, or gives ticks again; and in the end
+//! number of workers and reads on, reads anew what the sink lacks, reads everything anew, or gives ticks
+//! again; meanwhile splits fail for good and are readmitted, and the log is compacted; and in the end
 //! the sink has every record once, each at the tick that the log binds it to.
 //!
 //! A seed is one round of several runs. `SEED=7 cargo test -p timely-splits --test crashes` runs one. Its
@@ -15,6 +17,8 @@ mod life;
 #[path = "../support/random.rs"]
 mod random;
 mod round;
+#[cfg(feature = "object-store")]
+mod store;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -111,14 +111,17 @@ impl Round {
         if records.is_empty() {
             return Resume::Continue;
         }
-        let stored = self.stored();
-        match random.below(3) {
-            0 => Resume::Continue,
-            1 => Resume::At(stored),
+        let (stored, since) = (self.stored(), self.disk.lock().since);
+        match random.below(8) {
+            0 | 1 => Resume::Continue,
+            2 => Resume::Fresh,
+            // A store that begins anew has nothing, and the log may not go back so far.
+            _ if stored < since => Resume::Continue,
+            3 | 4 => Resume::At(stored),
             _ => {
                 let bound = in_force(&records).unwrap_or_default();
                 let mut ticks: BTreeSet<Tick> = bound.into_values().collect();
-                ticks.retain(|tick| *tick <= stored);
+                ticks.retain(|tick| since < *tick && *tick <= stored);
                 // What the sink does not have is given again as well.
                 ticks.insert(Tick(stored.0 + 1));
                 let index = random.index(ticks.len());
@@ -152,6 +155,7 @@ impl Round {
             writes: random.below(60),
             // What a replay needs has to be listed; and in the end everything is read.
             changes: !replays && !last && crash != Crash::Never,
+            compacts: random.chance(40),
         }
     }
 
@@ -169,6 +173,11 @@ impl Round {
             Resume::Replay { from } => {
                 life.stored = Tick(from.0 - 1);
                 state.rows.retain(|_, tick| *tick < from);
+            }
+            Resume::Fresh => {
+                bound.clear();
+                state.rows.clear();
+                life.stored = Tick::default();
             }
             // What is bound and not stored is lost to this user.
             _ => {
@@ -240,6 +249,7 @@ impl Round {
         let resume = match life.resume {
             Resume::At(_) => "at",
             Resume::Replay { .. } => "replay",
+            Resume::Fresh => "fresh",
             _ => "continue",
         };
         self.told.count(format!("{resume}:"), 1);

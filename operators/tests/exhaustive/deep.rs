@@ -25,6 +25,7 @@ pub(crate) const ONE_SPLIT: [Model; 4] = [
         name: "one split, any three of the protocol, two ticks",
         splits: 1,
         records: 2,
+        stop: None,
         budget: Budget {
             total: 3,
             ticks: 2,
@@ -37,12 +38,14 @@ pub(crate) const ONE_SPLIT: [Model; 4] = [
         name: "one split, any three of everything, a tick",
         splits: 1,
         records: 2,
+        stop: None,
         budget: COMMON,
     },
     Model {
         name: "one split, any two of everything, two ticks",
         splits: 1,
         records: 2,
+        stop: None,
         budget: Budget {
             total: 2,
             ticks: 2,
@@ -53,6 +56,7 @@ pub(crate) const ONE_SPLIT: [Model; 4] = [
         name: "one split of three records, all of the protocol, a tick",
         splits: 1,
         records: 3,
+        stop: None,
         budget: PROTOCOL,
     },
 ];
@@ -62,6 +66,7 @@ pub(crate) const TWO_SPLITS: [Model; 3] = [
         name: "two splits of one record, a move, a crash, late pieces, a tick",
         splits: 2,
         records: 1,
+        stop: None,
         budget: Budget {
             removals: 0,
             additions: 0,
@@ -72,12 +77,14 @@ pub(crate) const TWO_SPLITS: [Model; 3] = [
         name: "two splits, any two of everything, a tick",
         splits: 2,
         records: 2,
+        stop: None,
         budget: Budget { total: 2, ..COMMON },
     },
     Model {
         name: "two splits of one record, any three of the protocol, a tick",
         splits: 2,
         records: 1,
+        stop: None,
         budget: Budget {
             total: 3,
             ..PROTOCOL

@@ -2,7 +2,7 @@
 
 use timely_splits::defect::{Defect, seed};
 
-use crate::{ONE_SPLIT, STATES_MAX, TWO_SPLITS, explored};
+use crate::{BOUNDED, ONE_SPLIT, STATES_MAX, TWO_SPLITS, explored};
 
 /// Seeds a mistake until it is dropped, so that a failing test leaves none behind.
 struct Seeded;
@@ -24,7 +24,12 @@ impl Drop for Seeded {
 fn is_found(defect: Defect) -> bool {
     let _seeded = Seeded::with(defect);
     println!("{defect}");
-    for model in [&ONE_SPLIT, &TWO_SPLITS] {
+    let of_stops = [Defect::StopForgotten, Defect::NeverFinished].contains(&defect);
+    let models = match of_stops {
+        true => [&BOUNDED[0], &BOUNDED[1]],
+        false => [&ONE_SPLIT, &TWO_SPLITS],
+    };
+    for model in models {
         if let Some(found) = explored(model, STATES_MAX).found {
             // The first line says where everybody starts.
             println!("{defect}: found after {} steps", found.story.len() - 1);

@@ -50,6 +50,9 @@ pub(crate) struct Durable {
     bound: Option<Tick>,
     metadata: Option<Letters>,
     pub(crate) positions: BTreeMap<Letter, u64>,
+    stops: BTreeMap<Letter, u64>,
+    /// Whether no split is read that has no start.
+    pub(crate) all_found: bool,
     failed: BTreeMap<Letter, u64>,
 }
 
@@ -98,6 +101,7 @@ impl Ledger {
             Directive::Metadata { .. }
             | Directive::Revoke { .. }
             | Directive::Prepare(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
             | Directive::Explained(_)
@@ -128,6 +132,16 @@ impl Ledger {
                 "I7: split {split} is assigned from {}, but was emitted up to {emitted}",
                 assignment.start
             )
+        })?;
+        let stop = self.durable.stops.get(&split).copied();
+        ensure(assignment.stop == stop, || {
+            format!(
+                "split {split} is to stop at {stop:?}, but is assigned up to {:?}",
+                assignment.stop
+            )
+        })?;
+        ensure(stop.is_none_or(|stop| emitted < stop), || {
+            format!("split {split} is assigned at {emitted}, and stops at {stop:?}")
         })?;
         // What was assigned before was durably allowed then, so that this is above all of it.
         let (before, allowed) = (self.before, self.durable.split_epochs);
@@ -179,6 +193,10 @@ impl Ledger {
             format!("I2: {}, but the split was emitted up to {emitted}", what())
         })?;
         *emitted = end;
+        let stop = self.durable.stops.get(&split).copied();
+        ensure(stop.is_none_or(|stop| end <= stop), || {
+            format!("{}, which stops at {stop:?}", what())
+        })?;
         let ranges = self
             .unbound
             .get_mut(&tick)
@@ -233,9 +251,13 @@ impl Ledger {
                 LogRecord::Metadata { metadata, .. } => {
                     self.durable.metadata = Some(metadata.clone());
                 }
-                LogRecord::Start { split, start } => {
+                LogRecord::Start { split, start, stop } => {
                     self.durable.positions.insert(*split, *start);
+                    if let Some(stop) = stop {
+                        self.durable.stops.insert(*split, *stop);
+                    }
                 }
+                LogRecord::AllFound => self.durable.all_found = true,
                 LogRecord::Binding(binding) => self.bind(binding)?,
                 LogRecord::Readmitted(split) => {
                     self.readmitting.remove(split);

@@ -62,6 +62,7 @@ const ONE_SPLIT: Model = Model {
     name: "one split",
     splits: 1,
     records: 2,
+    stop: None,
     budget: COMMON,
 };
 
@@ -69,8 +70,26 @@ const TWO_SPLITS: Model = Model {
     name: "two splits",
     splits: 2,
     records: 1,
+    stop: None,
     budget: Budget { total: 2, ..COMMON },
 };
+
+/// Sources that end by themselves: each split of two records stops after the first one, within a piece.
+const BOUNDED: [Model; 2] = [
+    Model {
+        name: "one split that stops",
+        records: 2,
+        stop: Some(1),
+        ..ONE_SPLIT
+    },
+    Model {
+        name: "two splits that stop",
+        records: 2,
+        stop: Some(1),
+        budget: Budget { total: 1, ..COMMON },
+        ..TWO_SPLITS
+    },
+];
 
 /// States of a model that are seen in every run of the tests.
 const STATES_MAX: usize = 1_000_000;
@@ -124,4 +143,13 @@ fn no_history_of_one_split_breaks_an_invariant() {
 #[test]
 fn no_history_of_two_splits_breaks_an_invariant() {
     hold(&TWO_SPLITS, &deep::TWO_SPLITS);
+}
+
+/// C4, C28.
+#[test]
+fn no_history_of_splits_that_stop_breaks_an_invariant() {
+    for model in &BOUNDED {
+        let explored = explored(model, STATES_MAX);
+        assert!(explored.found.is_none(), "the story is above");
+    }
 }

@@ -94,6 +94,7 @@ impl World {
             name: "",
             splits: 0,
             records: u64::MAX,
+            stop: None,
             budget: Budget::NONE,
         };
         for _ in 0..STEPS_MAX {
@@ -110,7 +111,13 @@ impl World {
     /// Whether nothing is left to do but what need not happen.
     pub(crate) fn end(&self, model: &Model) -> Result<(), Violation> {
         let mut end = self.clone();
-        if !self.stopped {
+        if self.ends_by_itself() {
+            end.close_ticks(3)?;
+            if !end.coordinator.ended() {
+                return Err("all is read to its stop, and it does not end".to_owned());
+            }
+            end.all_read(model)?;
+        } else if !self.stopped {
             end.all_read(model)?;
             end.close_ticks(3)?;
             end.ledger.settled()?;
@@ -129,10 +136,20 @@ impl World {
         }
     }
 
+    /// Whether nothing is left to be read of a source that is bounded.
+    fn ends_by_itself(&self) -> bool {
+        let failed = |split| self.ledger.failed.contains_key(split);
+        let bounded = self.stop.is_some() && self.informed && !self.stopped;
+        bounded && !self.metadata.0.iter().any(failed)
+    }
+
     fn all_read(&self, model: &Model) -> Result<(), Violation> {
-        for split in &self.metadata.0 {
+        let durable = &self.ledger.durable;
+        let unknown = |split| durable.all_found && !durable.positions.contains_key(split);
+        for split in self.metadata.0.iter().filter(|split| !unknown(*split)) {
             let emitted = self.ledger.emitted.get(split).copied().unwrap_or(0);
-            if emitted < model.records && !self.ledger.failed.contains_key(split) {
+            let records = model.stop.unwrap_or(model.records);
+            if emitted < records && !self.ledger.failed.contains_key(split) {
                 return Err(format!(
                     "L1: split {split} is read up to {emitted} for ever"
                 ));

@@ -29,6 +29,8 @@ pub(crate) struct Reader {
     pub(crate) late: VecDeque<Piece<Letter, ()>>,
     /// The metadata that this reader has heard of.
     pub(crate) metadata: Option<Letters>,
+    /// How many records its fetcher brings at once.
+    piece: u64,
     /// Whether it has heard of the last tick.
     last: bool,
     /// Whether it has given up all times.
@@ -46,7 +48,7 @@ pub(crate) struct Fetching {
 }
 
 impl Reader {
-    pub(crate) fn new(index: usize) -> Self {
+    pub(crate) fn new(index: usize, piece: u64) -> Self {
         let id = ReaderId(index);
         let options = ReaderOptions {
             ticks_waiting_max: TICKS_WAITING_MAX,
@@ -60,6 +62,7 @@ impl Reader {
             fetching: BTreeMap::new(),
             late: VecDeque::new(),
             metadata: None,
+            piece,
             last: false,
             finished: false,
         }
@@ -76,6 +79,7 @@ impl Reader {
             | Directive::Revoke { .. }
             | Directive::Prepare(_)
             | Directive::Durable(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
             | Directive::Explained(_)
@@ -125,14 +129,14 @@ impl Reader {
         if let Some(fetching) = self.fetching.remove(&split) {
             debug_assert_eq!(fetching.epoch, epoch, "a fetcher reads what it was given");
             if fetching.fetched {
-                self.late.push_back(fetching.piece(split));
+                self.late.push_back(fetching.piece(split, self.piece));
             }
         }
     }
 
     /// The piece that the fetcher hands over next, if it has one and the operator polls.
     fn piece(&self, split: Letter) -> Option<(Tick, Piece<Letter, ()>)> {
-        let piece = self.fetching.get(&split)?.piece(split);
+        let piece = self.fetching.get(&split)?.piece(split, self.piece);
         Some((self.state.emitting_at()?, piece))
     }
 
@@ -166,6 +170,7 @@ impl Reader {
                 fetching.next = piece.end;
                 fetching.fetched = false;
             }
+            let piece = self.up_to_stop(&piece);
             self.state.park(piece);
         }
     }
@@ -183,12 +188,22 @@ impl Reader {
         Ok(())
     }
 
+    /// A piece without what is past the stop of its split, as the operator cuts it.
+    fn up_to_stop(&self, piece: &Piece<Letter, ()>) -> Piece<Letter, ()> {
+        let stop = self.state.stop_within(piece);
+        Piece {
+            end: stop.unwrap_or(piece.end),
+            ..piece.clone()
+        }
+    }
+
     fn hand_over(
         &mut self,
         tick: Tick,
         piece: &Piece<Letter, ()>,
         ledger: &mut Part<Ledger>,
     ) -> Result<(), Violation> {
+        let piece = &self.up_to_stop(piece);
         if self.state.handle_piece(piece, now()) == Verdict::Drop {
             return Ok(());
         }
@@ -234,12 +249,12 @@ impl Reader {
 }
 
 impl Fetching {
-    fn piece(&self, split: Letter) -> Piece<Letter, ()> {
+    fn piece(&self, split: Letter, records: u64) -> Piece<Letter, ()> {
         Piece {
             split,
             split_epoch: self.epoch,
             start: self.next,
-            end: self.next + 1,
+            end: self.next + records,
             bytes: 1,
             batch: None,
         }

@@ -146,7 +146,10 @@ fn directive(directive: &Directive<Letter>) -> String {
             )
         }
         Directive::Durable(tick) => format!("tick {tick} is durable"),
-        Directive::BeginReplay(_) | Directive::Replay(_) => format!("{directive:?}"),
+        Directive::Emit(_)
+        | Directive::BeginReplay(_)
+        | Directive::Replay(_)
+        | Directive::Explained(_) => format!("{directive:?}"),
         Directive::Prepare(split) => format!("{split} may come"),
         Directive::Reject { reason } => format!("rejected: {reason}"),
     }
@@ -170,6 +173,7 @@ fn report(report: &Report<Letter>) -> String {
         Report::FetcherDown {
             split, kind, next, ..
         } => format!("fetcher of {split} down at {next}, {kind:?}"),
+        Report::Lost { split, next, .. } => format!("{split} is lost at {next}"),
         Report::Replayed { .. }
         | Report::Hello { .. }
         | Report::Progress { .. }

@@ -31,6 +31,8 @@ pub(crate) struct Model {
     pub(crate) splits: u8,
     /// Records of each split.
     pub(crate) records: u64,
+    /// Where each split stops; then the source is bounded, and pieces have two records.
+    pub(crate) stop: Option<u64>,
     pub(crate) budget: Budget,
 }
 
@@ -57,6 +59,7 @@ pub(crate) struct World {
     /// Whether it has said so in this run.
     pub(crate) informed: bool,
     pub(crate) stopped: bool,
+    pub(crate) stop: Option<u64>,
     pub(crate) budget: Budget,
     /// How much later it is than at the start. Time passes in steps of its own, or equal situations
     /// would differ by when they came about.
@@ -76,14 +79,15 @@ impl World {
     /// A world in which nothing was ever read.
     pub(crate) fn new(model: &Model) -> Result<Self, Violation> {
         let mut world = Self {
-            coordinator: Part::new(coordinator()),
-            readers: readers(),
+            coordinator: Part::new(coordinator(model.stop)),
+            readers: readers(model.stop),
             log: Rc::default(),
             appending: None,
             asked: VecDeque::new(),
             metadata: Letters(model.letters().collect()),
             informed: false,
             stopped: false,
+            stop: model.stop,
             budget: model.budget,
             later: Duration::ZERO,
             ledger: Part::new(Ledger::default()),
@@ -183,6 +187,7 @@ impl World {
                         request,
                         split,
                         start: 0,
+                        stop: self.stop,
                         rule: "earliest".to_owned(),
                     });
                 }
@@ -276,8 +281,8 @@ impl World {
             self.write()?;
         }
         self.ledger.change().crash();
-        self.coordinator = Part::new(coordinator());
-        self.readers = readers();
+        self.coordinator = Part::new(coordinator(self.stop));
+        self.readers = readers(self.stop);
         self.appending = None;
         self.asked.clear();
         self.informed = false;
@@ -298,6 +303,7 @@ impl World {
                     let found = metadata.0.into_iter();
                     let splits = found.map(|split| FoundSplit::new(split, ())).collect();
                     self.discovered(DiscoveryEvent::Found { epoch, splits });
+                    self.discovered(DiscoveryEvent::AllFound { epoch });
                 }
                 Intention::Ask(DiscoveryRequest::Resolve { request, split, .. }) => {
                     self.asked.push_back((request, split));
@@ -309,7 +315,13 @@ impl World {
                 }
                 Intention::Open(tick) => self.ledger.pass(Some(tick))?,
                 Intention::Compact(_) => {}
-                other @ (Intention::AskPast | Intention::Ask(DiscoveryRequest::Check { .. })) => {
+                Intention::Know(..) => {}
+                other @ (Intention::AskPast
+                | Intention::Ask(
+                    DiscoveryRequest::Check { .. }
+                    | DiscoveryRequest::Identify { .. }
+                    | DiscoveryRequest::Judge { .. },
+                )) => {
                     return Err(format!("nothing is replayed, but {other:?}"));
                 }
                 Intention::Publish { next, .. } => self.ledger.pass(next)?,
@@ -332,8 +344,9 @@ impl World {
     }
 }
 
-fn coordinator() -> Coordinator<Letter, AnyReader> {
+fn coordinator(stop: Option<u64>) -> Coordinator<Letter, AnyReader> {
     let options = CoordinatorOptions {
+        bounded: stop.is_some(),
         tick_interval: TICK_INTERVAL,
         ticks_waiting_max: TICKS_WAITING_MAX,
         reserve_ahead: TICK_INTERVAL * 4,
@@ -347,6 +360,7 @@ fn coordinator() -> Coordinator<Letter, AnyReader> {
     Coordinator::new(options, AnyReader)
 }
 
-fn readers() -> [Part<Reader>; READERS] {
-    std::array::from_fn(|index| Part::new(Reader::new(index)))
+fn readers(stop: Option<u64>) -> [Part<Reader>; READERS] {
+    let piece = if stop.is_some() { 2 } else { 1 };
+    std::array::from_fn(|index| Part::new(Reader::new(index, piece)))
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use timely_splits::epoch::SplitEpoch;
-use timely_splits::fetcher::Fetched;
+use timely_splits::fetcher::{DownCause, Fetched, FetcherDown};
+use timely_splits::loss::LossCause;
 
 use crate::forest::Leaf;
 use crate::model::Batch;
@@ -41,6 +42,18 @@ impl Simulation {
         let Some((split_epoch, next)) = told.filter(|_| current) else {
             return;
         };
+        if *next < self.world.first(leaf) {
+            let down = FetcherDown {
+                split: leaf,
+                split_epoch: *split_epoch,
+                cause: DownCause::Lost(LossCause::OutOfRange),
+                message: "deleted on purpose".to_owned(),
+            };
+            // Nothing more comes of this attempt.
+            self.ports[reader].attempts.remove(&leaf);
+            self.deliver(reader, Fetched::Down(down), 0);
+            return;
+        }
         let Some(piece) = self.world.read(leaf, *split_epoch, *next) else {
             self.ports[reader].idle.insert(leaf);
             return;

@@ -54,6 +54,10 @@ impl Simulation {
                 self.world.write(leaf, records);
                 self.wake_fetchers(leaf);
             }
+            Fault::Delete(leaf, records) => {
+                self.world.delete(leaf, records);
+                self.wake_fetchers(leaf);
+            }
             Fault::Grow(leaf) => {
                 self.world.grow(leaf);
                 self.wake_fetchers(leaf);
@@ -167,7 +171,7 @@ impl Simulation {
             story.push("---- no more faults".to_owned());
         }
         self.mood.settle();
-        self.world.heal();
+        self.world.heal(self.case.swarm.losses);
         self.log_slow_until = Duration::ZERO;
         self.healing = Some(Healing {
             looks: 0,
@@ -289,13 +293,19 @@ impl Simulation {
                 .filter(|reader| reader.state.positions().any(|(held, _, _)| *held == leaf))
                 .count();
             let present = self.world.is_present(leaf);
-            if holders != usize::from(present) {
-                let known = if present { "present" } else { "absent" };
+            let next = self.model.history.next(&leaf);
+            let stop = self.world.stop(leaf);
+            let over = stop.is_some() && next >= stop;
+            if holders != usize::from(present && !over) {
+                let known = match (present, over) {
+                    (true, false) => "present",
+                    (true, true) => "finished",
+                    (false, _) => "absent",
+                };
                 return Some(format!("{leaf} is {known} and held by {holders} readers"));
             }
-            let next = self.model.history.next(&leaf);
             let end = self.world.end(leaf);
-            if present && next != Some(end) {
+            if present && !over && next != Some(end) {
                 return Some(format!("{leaf} is read to {next:?} of {end}"));
             }
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use timely_splits::epoch::ReaderId;
 use timely_splits::fetcher::DownCause;
 use timely_splits::health::FailureKind;
+use timely_splits::loss::LossCause;
 use timely_splits::protocol::Command;
 
 use crate::forest::{Forest, Leaf};
@@ -16,6 +17,8 @@ use crate::swarm::Swarm;
 pub(crate) enum Fault {
     /// Records are written to a leaf.
     Write(Leaf, u64),
+    /// So many of the oldest records of a leaf are deleted.
+    Delete(Leaf, u64),
     /// The metadata changes, and the service says so.
     Change(Forest),
     /// The metadata service says what is not so.
@@ -35,7 +38,7 @@ pub(crate) enum Fault {
     /// What the fetcher of a reader brings comes after this time.
     Hang(usize, Duration),
     /// The fetcher of whoever has the leaf stops reading it.
-    Break(Leaf, DownCause),
+    Break(Leaf, DownCause<u64>),
     /// The fetcher of whoever has the leaf leaves out a record.
     Skip(Leaf),
     /// The fetcher of whoever has the leaf brings records again.
@@ -64,7 +67,7 @@ pub(crate) enum Fault {
 }
 
 /// The kinds of faults, as many as [`fault`] knows.
-const KINDS: usize = 20;
+const KINDS: usize = 22;
 
 /// What happens under `seed`, and when, in order.
 pub(crate) fn script(seed: u64, swarm: &Swarm) -> Vec<(Duration, Fault)> {
@@ -116,6 +119,7 @@ fn fault(kind: usize, random: &mut Random, swarm: &Swarm) -> Fault {
             let millis = random.pick(&[-700, -30, 40, 900, 15_000]);
             Fault::Clock(millis)
         }
+        20 | 21 => Fault::Delete(leaf(random, swarm), 1 + random.below(12)),
         _ => Fault::Crash {
             readers: 1 + random.index(4),
             down: Duration::from_millis(random.below(300)),
@@ -148,12 +152,14 @@ fn forest(random: &mut Random, swarm: &Swarm) -> Forest {
     trees
 }
 
-fn cause(random: &mut Random) -> DownCause {
+fn cause(random: &mut Random) -> DownCause<u64> {
     random.pick(&[
         DownCause::Failed(FailureKind::Transient),
         DownCause::Failed(FailureKind::Definite),
         DownCause::Crashed,
         DownCause::Crashed,
+        DownCause::Lost(LossCause::OutOfRange),
+        DownCause::Lost(LossCause::Truncated(None)),
     ])
 }
 

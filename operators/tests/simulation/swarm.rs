@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use timely_splits::coordinator::CoordinatorOptions;
+use timely_splits::loss::{LossPolicies, LossPolicy};
 use timely_splits::reader::ReaderOptions;
 
 use crate::fickle::{Fickle, Mood};
@@ -48,8 +49,13 @@ pub(crate) struct Swarm {
     pub(crate) held_back: u64,
     /// How often the discovery finds only some splits, in percent.
     pub(crate) partial: u64,
+    pub(crate) losses: LossPolicy,
+    pub(crate) identify_every: Option<Duration>,
+    pub(crate) identify_within: Duration,
     /// Whether reading starts at the end of a split, not at its beginning.
     pub(crate) latest: bool,
+    /// Whether reading a split stops somewhere.
+    pub(crate) stops: bool,
     /// For how long there are faults, and how many.
     pub(crate) trouble: Duration,
     pub(crate) faults: usize,
@@ -95,8 +101,17 @@ impl Swarm {
             held_back: random.pick(&[0, 0, 20]),
             partial: random.pick(&[0, 40]),
             latest: random.chance(20),
+            losses: random.pick(&[
+                LossPolicy::Fail,
+                LossPolicy::Skip,
+                LossPolicy::Restart,
+                LossPolicy::Wait,
+            ]),
+            identify_every: random.pick(&[None, Some(ms(0)), Some(ms(0)), Some(ms(200))]),
+            identify_within: random.pick(&[ms(30), ms(2_000)]),
             trouble: random.pick(&[ms(300), ms(1_000), ms(2_000)]),
             faults: random.pick(&[4, 12, 25]),
+            stops: random.chance(25),
         }
     }
 
@@ -118,6 +133,12 @@ impl Swarm {
             prepare_deadline: self.prepare_deadline,
             epochs_ahead: self.epochs_ahead,
             snapshot_every: self.snapshot_every,
+            identify_every: self.identify_every,
+            identify_within: self.identify_within,
+            losses: LossPolicies {
+                records: self.losses,
+                recreated: self.losses,
+            },
             ..CoordinatorOptions::new(self.readers)
         };
         Settings {
@@ -154,11 +175,14 @@ impl Swarm {
             with(|swarm| swarm.kept_for = Duration::from_secs(1_000_000)),
             with(|swarm| (swarm.partial, swarm.held_back) = (0, 0)),
             with(|swarm| swarm.late = 0),
+            with(|swarm| swarm.losses = LossPolicy::Fail),
+            with(|swarm| swarm.identify_every = None),
             with(|swarm| swarm.link = 0),
             with(|swarm| swarm.log = 0),
             with(|swarm| swarm.discovery = 1),
             with(|swarm| swarm.fetch = 1),
             with(|swarm| swarm.latest = false),
+            with(|swarm| swarm.stops = false),
             with(|swarm| swarm.reserve_ahead = ms(10_000)),
             with(|swarm| swarm.epochs_ahead = 1_000),
         ]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit};
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
 use timely_splits::fetcher::Piece;
+use timely_splits::loss::{LossPolicy, Remains};
 use timely_splits::split::Metadata;
 
 use crate::forest::{Forest, Leaf};
@@ -23,11 +24,14 @@ pub(crate) struct World {
     /// What the discovery was asked to look for.
     looking: Option<(MetadataEpoch, Forest)>,
     latest: bool,
+    stops: bool,
     partial: u64,
     random: Random,
 }
 
 struct Records {
+    /// What is before it was deleted.
+    first: u64,
     end: u64,
     exists: bool,
 }
@@ -40,6 +44,7 @@ impl World {
             truth.0.insert(tree, 0);
             for number in 0..u16::try_from(swarm.leaves).expect("few leaves") {
                 let records = Records {
+                    first: 0,
                     end: 5,
                     exists: true,
                 };
@@ -52,13 +57,19 @@ impl World {
             starts_lost_until: Duration::ZERO,
             looking: None,
             latest: swarm.latest,
+            stops: swarm.stops,
             partial: swarm.partial,
             random: Random::of(seed, 4),
         }
     }
 
-    /// Nothing is left out from here on.
-    pub(crate) fn heal(&mut self) {
+    /// Nothing is left out from here on, and, if there is nobody who could go on without, nothing gone.
+    pub(crate) fn heal(&mut self, losses: LossPolicy) {
+        if matches!(losses, LossPolicy::Fail | LossPolicy::Wait) {
+            for records in self.leaves.values_mut() {
+                records.first = 0;
+            }
+        }
         self.partial = 0;
         self.starts_lost_until = Duration::ZERO;
     }
@@ -69,8 +80,21 @@ impl World {
         }
     }
 
+    /// Deletes so many of the records of a leaf, the oldest first.
+    pub(crate) fn delete(&mut self, leaf: Leaf, records: u64) {
+        if let Some(leaf) = self.leaves.get_mut(&leaf) {
+            leaf.first = leaf.end.min(leaf.first + records);
+        }
+    }
+
+    /// The position of the first record of a leaf that is there.
+    pub(crate) fn first(&self, leaf: Leaf) -> u64 {
+        self.leaves.get(&leaf).map_or(0, |records| records.first)
+    }
+
     pub(crate) fn grow(&mut self, leaf: Leaf) {
         let records = Records {
+            first: 0,
             end: 3,
             exists: true,
         };
@@ -89,6 +113,11 @@ impl World {
 
     pub(crate) fn end(&self, leaf: Leaf) -> u64 {
         self.leaves.get(&leaf).map_or(0, |records| records.end)
+    }
+
+    /// Where reading a leaf stops, whenever it is asked.
+    pub(crate) fn stop(&self, leaf: Leaf) -> Option<u64> {
+        self.stops.then(|| 6 + u64::from(leaf.number))
     }
 
     /// Whether a leaf is to be read, as things are.
@@ -131,13 +160,34 @@ impl World {
                 self.discover()
             }
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
-            DiscoveryRequest::Resolve { .. } if now < self.starts_lost_until => Vec::new(),
+            _ if now < self.starts_lost_until => Vec::new(),
+            DiscoveryRequest::Identify { request, splits } => {
+                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                vec![DiscoveryEvent::Identified { request, splits }]
+            }
+            DiscoveryRequest::Judge { request, split } => {
+                let remains = Remains {
+                    identity: Some(()),
+                    first: self.first(split),
+                    end: self.end(split),
+                };
+                vec![DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                }]
+            }
             DiscoveryRequest::Resolve { request, split, .. } => {
-                let start = if self.latest { self.end(split) } else { 0 };
+                let start = if self.latest {
+                    self.end(split)
+                } else {
+                    self.first(split)
+                };
                 vec![DiscoveryEvent::Resolved {
                     request,
                     split,
                     start,
+                    stop: self.stop(split),
                     rule: "earliest".to_owned(),
                 }]
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
-use timely_splits::split::{Loss, Metadata, Split};
+use timely_splits::split::{Metadata, Shrink, Split};
 
 /// One leaf of a tree. Trees grow and lose leaves, which only the discovery knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl Metadata<Leaf> for Forest {
     }
 
     /// Trees that are written with a capital are read again when they come back.
-    fn starts_over(&self, group: &char) -> bool {
+    fn reads_again(&self, group: &char) -> bool {
         group.is_ascii_uppercase()
     }
 
@@ -79,8 +79,8 @@ impl Metadata<Leaf> for Forest {
         self.0.keys().any(|tree| (*tree > 'm') == (*group > 'm'))
     }
 
-    fn losses(&self, next: &Self) -> Vec<Loss> {
+    fn shrinks(&self, next: &Self) -> Vec<Shrink> {
         let trees = |forest: &Self| forest.0.keys().copied().collect();
-        vec![Loss::between("trees", &trees(self), &trees(next))]
+        vec![Shrink::between("trees", &trees(self), &trees(next))]
     }
 }

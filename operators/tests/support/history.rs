@@ -10,6 +10,7 @@ use timely_splits::binding::{Binding, SplitError};
 use timely_splits::coordinator::Snapshot;
 use timely_splits::epoch::{ReaderId, SplitEpoch};
 use timely_splits::log::LogRecord;
+use timely_splits::loss::Aftermath;
 use timely_splits::split::Split;
 use timely_splits::tick::Tick;
 
@@ -38,6 +39,7 @@ pub(crate) struct Emission<S> {
 /// * **I7** Nothing is emitted of a split whose start is not durable.
 /// * **I8** A binding is exactly what was emitted at its tick; the ranges of a split join; a snapshot
 ///   has every known split once, where the records say.
+/// * Nothing is emitted past the stop of a split, or assigned that is there.
 /// * No tick is opened twice, over all runs, nor one that is not durably reserved.
 #[derive(Clone, Debug)]
 pub(crate) struct History<S: Split> {
@@ -45,6 +47,8 @@ pub(crate) struct History<S: Split> {
     next: BTreeMap<S, u64>,
     /// The same, as the log says.
     durable: BTreeMap<S, u64>,
+    /// Where splits stop, as the log says.
+    stops: BTreeMap<S, u64>,
     /// What was emitted at ticks that are not bound.
     emitted: BTreeMap<Tick, BTreeMap<S, (u64, u64)>>,
     failed: BTreeMap<Tick, Vec<SplitError<S>>>,
@@ -71,6 +75,7 @@ impl<S: Split<Position = u64>> History<S> {
         Self {
             next: BTreeMap::new(),
             durable: BTreeMap::new(),
+            stops: BTreeMap::new(),
             emitted: BTreeMap::new(),
             failed: BTreeMap::new(),
             quarantined: BTreeSet::new(),
@@ -151,6 +156,12 @@ impl<S: Split<Position = u64>> History<S> {
             what()
         );
         *next = to;
+        let stop = self.stops.get(&split);
+        assert!(
+            stop.is_none_or(|stop| to <= *stop),
+            "I2: {}, which stops at {stop:?}",
+            what()
+        );
         assert!(
             self.bound < Some(tick),
             "I8: {}, but {:?} is bound",
@@ -175,12 +186,19 @@ impl<S: Split<Position = u64>> History<S> {
             "I8: an error of {} at tick {tick}",
             error.split
         );
-        self.quarantined.insert(error.split.clone());
+        if error.then == Aftermath::Stays {
+            self.quarantined.insert(error.split.clone());
+        }
         self.failed.entry(tick).or_default().push(error);
     }
 
     /// A split is read again.
     pub(crate) fn assigned(&mut self, split: &S, split_epoch: SplitEpoch) {
+        let (next, stop) = (self.next.get(split), self.stops.get(split));
+        assert!(
+            stop.is_none() || next < stop,
+            "C28: {split} is assigned at {next:?}, and stops at {stop:?}"
+        );
         let (before, reserved) = (self.assigned_before, self.reserved_epochs);
         assert!(
             before < split_epoch && split_epoch <= reserved,
@@ -205,7 +223,11 @@ impl<S: Split<Position = u64>> History<S> {
             LogRecord::ReservedEpochs(epoch) => {
                 self.reserved_epochs = self.reserved_epochs.max(*epoch);
             }
-            LogRecord::Start { split, start } => {
+            LogRecord::Start { split, start, stop } => {
+                match stop {
+                    Some(stop) => self.stops.insert(split.clone(), *stop),
+                    None => self.stops.remove(split),
+                };
                 let before = self.durable.insert(split.clone(), *start);
                 assert_eq!(before, None, "I8: {split} starts twice");
                 self.next.insert(split.clone(), *start);
@@ -243,7 +265,17 @@ impl<S: Split<Position = u64>> History<S> {
             self.reserved
         );
         self.bound = Some(tick);
-        let emitted = self.emitted.remove(&tick).unwrap_or_default();
+        let mut emitted = self.emitted.remove(&tick).unwrap_or_default();
+        for error in self.failed.get(&tick).into_iter().flatten() {
+            let Aftermath::Skipped(to) = error.then else {
+                continue;
+            };
+            // It is the end of what was emitted, and what comes next comes after it.
+            let range = emitted.entry(error.split.clone());
+            range.or_insert((error.position, to)).1 = to;
+            let next = self.next.insert(error.split.clone(), to);
+            assert_eq!(next, Some(error.position), "I2: {} skips", error.split);
+        }
         let mut bound = BTreeMap::new();
         for range in &binding.ranges {
             let before = bound.insert(range.split.clone(), (range.from, range.to));
@@ -265,7 +297,8 @@ impl<S: Split<Position = u64>> History<S> {
         let mut failed = self.failed.remove(&tick).unwrap_or_default();
         failed.sort();
         assert_eq!(binding.errors, failed, "I8: the errors of tick {tick}");
-        for SplitError { split, .. } in failed {
+        let stays = |error: &SplitError<S>| error.then == Aftermath::Stays;
+        for SplitError { split, .. } in failed.into_iter().filter(stays) {
             let readmitted = self.readmitted.remove(&split);
             if !readmitted || self.quarantined.contains(&split) {
                 self.durably_quarantined.insert(split);

@@ -16,6 +16,7 @@ use timely_splits::fetcher::{
 };
 use timely_splits::health::FailureKind;
 use timely_splits::log::BindingLog;
+use timely_splits::loss::Remains;
 use timely_splits::source::Reading;
 use timely_splits::wake::Waker;
 
@@ -40,6 +41,8 @@ struct WorldState {
     piece_max: Option<u64>,
     /// Splits whose records before a position are gone.
     gone_before: BTreeMap<Letter, u64>,
+    /// Where the reading of splits stops that stop.
+    stops: BTreeMap<Letter, u64>,
     /// How often each split was given to a fetcher.
     assigned: BTreeMap<Letter, usize>,
 }
@@ -59,11 +62,22 @@ impl World {
         world.wake();
     }
 
+    /// Has the reading of a split stop at a position, if it is found from here on.
+    pub(crate) fn stop_at(&self, letter: char, position: u64) {
+        let mut world = self.0.lock().unwrap();
+        world.stops.insert(Letter(letter), position);
+    }
+
     /// Makes the next attempt to read a split fail.
     pub(crate) fn break_once(&self, letter: char, kind: FailureKind) {
         let mut world = self.0.lock().unwrap();
         world.broken.insert(Letter(letter), kind);
         world.wake();
+    }
+
+    /// Nothing that was broken and not found to be is broken any more.
+    pub(crate) fn mend(&self) {
+        self.0.lock().unwrap().broken.clear();
     }
 
     /// Brings so many records in one piece from here on.
@@ -122,6 +136,12 @@ struct WorldDiscovery {
 
 impl SplitDiscovery<Letter> for WorldDiscovery {
     fn request(&mut self, request: DiscoveryRequest<Letter>) {
+        let all_found = match &request {
+            DiscoveryRequest::Discover { epoch, .. } => {
+                Some(DiscoveryEvent::AllFound { epoch: *epoch })
+            }
+            _ => None,
+        };
         self.found.push_back(match request {
             DiscoveryRequest::Discover { epoch, metadata } => {
                 let found = metadata
@@ -130,6 +150,23 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                     .map(|split| FoundSplit::new(split, ()));
                 let splits = found.collect();
                 DiscoveryEvent::Found { epoch, splits }
+            }
+            DiscoveryRequest::Identify { request, splits } => {
+                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                DiscoveryEvent::Identified { request, splits }
+            }
+            DiscoveryRequest::Judge { request, split } => {
+                let world = self.world.0.lock().unwrap();
+                let remains = Remains {
+                    identity: Some(()),
+                    first: world.gone_before.get(&split).copied().unwrap_or(0),
+                    end: world.ends.get(&split).copied().unwrap_or(0),
+                };
+                DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                }
             }
             DiscoveryRequest::Check {
                 request,
@@ -148,9 +185,11 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                 request,
                 split,
                 start: 0,
+                stop: self.world.0.lock().unwrap().stops.get(&split).copied(),
                 rule: "earliest".to_owned(),
             },
         });
+        self.found.extend(all_found);
         self.world.0.lock().unwrap().wake();
     }
 

@@ -106,6 +106,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     Intention::Tell(event) => self.told.push(event),
                     Intention::Compact(_)
                     | Intention::AskPast
+                    | Intention::Know(..)
                     | Intention::Open(_)
                     | Intention::Publish { .. } => {}
                 }
@@ -127,6 +128,9 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                 }
                 DiscoveryEvent::Found { epoch, splits }
             }
+            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost")
+            }
             DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                 request,
                 lost: Vec::new(),
@@ -135,6 +139,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                 request,
                 split,
                 start: 0,
+                stop: None,
                 rule: "earliest".to_owned(),
             },
         }
@@ -181,6 +186,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
             | Directive::Explained(_)
+            | Directive::Emit(_)
             | Directive::Reject { .. } => {}
         }
     }

@@ -1,5 +1,7 @@
 //! The control thread of one cluster.
 
+mod identity;
+mod look_up;
 #[cfg(test)]
 mod tests;
 
@@ -12,19 +14,20 @@ use std::time::{Duration, Instant, SystemTime};
 use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
+use self::identity::Identities;
 use super::claims::Claims;
 use super::commits::{Commits, Committing};
 use super::findings::Findings;
-use super::inbox::{Bound, Inbox, Post, Target, WantedStart, Wanting};
+use super::found::AllFound;
+use super::inbox::{Bound, Inbox, Post, Target};
 use super::outlet::{Outlet, Unheard, Voice};
-use super::resolve::{Asking, Question, Resolved, resolve as resolve_starts};
 use super::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
-    ATTEND_EVERY, ControlClient, ControlError, FoundTopic, Isolation, TopicAnswer,
+    ATTEND_EVERY, ControlClient, ControlError, FoundTopic, TopicAnswer,
 };
 use crate::metadata::secret::{ResolvedProperties, resolve};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, StartAt, TopicName,
+    ClientProperties, ClusterId, KafkaClusterId, KafkaIdentity, KafkaSplit, TopicName,
 };
 
 const TRANSIENT: HealthStatus = HealthStatus::Failing(FailureKind::Transient);
@@ -39,6 +42,16 @@ pub(in crate::discovery) struct AskOptions {
     pub(in crate::discovery) timeout: Duration,
     /// Whether positions are committed, and how.
     pub(in crate::discovery) committing: Option<Committing>,
+    /// Whether each split is read to its end by now at most.
+    pub(in crate::discovery) bounded: bool,
+}
+
+/// What the control threads of all clusters share.
+#[derive(Clone, Debug)]
+pub(in crate::discovery) struct Common {
+    pub(in crate::discovery) claims: Arc<Claims>,
+    pub(in crate::discovery) all_found: Arc<AllFound>,
+    pub(in crate::discovery) outlet: Outlet,
 }
 
 /// Asks one cluster, on a thread of its own, until its inbox is closed.
@@ -46,6 +59,7 @@ pub(in crate::discovery) struct Asker {
     cluster: ClusterId,
     inbox: Arc<Inbox>,
     claims: Arc<Claims>,
+    all_found: Arc<AllFound>,
     outlet: Outlet,
     voice: Voice,
     options: AskOptions,
@@ -58,7 +72,11 @@ pub(in crate::discovery) struct Asker {
     findings: Findings,
     /// Whether the cluster is not read because another name has it, which any new metadata can end.
     refused: bool,
+    /// Whether its name reaches another Kafka cluster than it did: then only what the log knows is
+    /// reported, for the coordinator to compare, and nothing else of it is found.
+    foreign: bool,
     starts: Starts,
+    identities: Identities,
     commits: Option<Commits>,
 }
 
@@ -71,11 +89,10 @@ impl Asker {
     pub(in crate::discovery) fn start(
         cluster: ClusterId,
         inbox: Arc<Inbox>,
-        claims: Arc<Claims>,
-        outlet: Outlet,
+        common: Common,
         options: AskOptions,
     ) -> io::Result<()> {
-        let asker = Self::new(cluster, inbox, claims, outlet, options);
+        let asker = Self::new(cluster, inbox, common, options);
         let name = format!("kafka-control-{}", asker.cluster);
         // Not joined, by nobody: it may be inside a call when it is to end.
         thread::Builder::new()
@@ -84,22 +101,17 @@ impl Asker {
         Ok(())
     }
 
-    fn new(
-        cluster: ClusterId,
-        inbox: Arc<Inbox>,
-        claims: Arc<Claims>,
-        outlet: Outlet,
-        options: AskOptions,
-    ) -> Self {
+    fn new(cluster: ClusterId, inbox: Arc<Inbox>, common: Common, options: AskOptions) -> Self {
         let commits = options.committing.clone();
         let commits = commits.map(|committing| Commits::new(&cluster, committing));
         Self {
             commits,
             cluster,
             inbox,
-            claims,
-            voice: Voice::new(outlet.clone()),
-            outlet,
+            claims: common.claims,
+            all_found: common.all_found,
+            voice: Voice::new(common.outlet.clone()),
+            outlet: common.outlet,
             options,
             target: None,
             client: None,
@@ -107,7 +119,9 @@ impl Asker {
             backoff: Backoff::new(),
             findings: Findings::default(),
             refused: false,
+            foreign: false,
             starts: Starts::default(),
+            identities: Identities::default(),
         }
     }
 
@@ -133,7 +147,12 @@ impl Asker {
     /// When there is something to do without being told.
     fn due(&self) -> Option<Instant> {
         let attend = self.client.is_some().then(|| Instant::now() + ATTEND_EVERY);
-        let due = [self.round_due, self.starts.due(), attend];
+        let due = [
+            self.round_due,
+            self.starts.due(),
+            self.identities.due(),
+            attend,
+        ];
         due.into_iter().flatten().min()
     }
 
@@ -149,29 +168,14 @@ impl Asker {
         if let Some(target) = post.target {
             self.aim(target, now)?;
         }
+        self.identities.want(post.identities, post.judgements, now);
         for wanted in post.starts {
-            if let Some(rule) = self.rule(&wanted) {
+            if let Some(rules) = self.rules(&wanted) {
                 self.starts
-                    .want(wanted.request, wanted.split, rule, (now, clock));
+                    .want(wanted.request, wanted.split, rules, (now, clock));
             }
         }
         Ok(())
-    }
-
-    /// What is to be asked about the split; `None` if it is not listed.
-    fn rule(&self, wanted: &WantedStart) -> Option<StartAt> {
-        let rules = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
-        let rule = match &wanted.rule {
-            Wanting::Given(rule) => return Some(rule.clone()),
-            Wanting::OfTopic => &rules.start,
-            Wanting::OfNewCluster if rules.new_clusters.is_some() => &rules.new_clusters,
-            Wanting::OfNewTopic if rules.new_topics.is_some() => &rules.new_topics,
-            Wanting::OfNewCluster | Wanting::OfNewTopic => &rules.start,
-            // By default it begins where it begins: what was written between its creation and its
-            // discovery must not be lost.
-            Wanting::OfNewPartitions => &rules.new_partitions,
-        };
-        Some(rule.clone().unwrap_or(StartAt::Earliest))
     }
 
     /// Takes `wanted` over, and asks for it if it differs from the one before.
@@ -193,6 +197,7 @@ impl Asker {
         let listed = |topic: &TopicName| target.topics.contains_key(topic);
         self.findings.retain(listed);
         self.starts.retain(|split| listed(&split.topic));
+        self.identities.retain(|split| listed(&split.topic));
         let cluster = &self.cluster;
         let topics = target.topics.keys();
         let subjects: BTreeSet<_> = topics.map(|topic| topic_subject(cluster, topic)).collect();
@@ -209,13 +214,26 @@ impl Asker {
         let Some(target) = &self.target else {
             return Ok(());
         };
-        let events = self.findings.report(&self.cluster, target.epoch);
+        let (foreign, claims) = (self.foreign, &self.claims);
+        let shown = |split: &KafkaSplit| !foreign || claims.knows(split);
+        let events = self.findings.report(&self.cluster, target.epoch, shown);
         events
             .into_iter()
-            .try_for_each(|event| self.outlet.send(event))
+            .try_for_each(|event| self.outlet.send(event))?;
+        // What another cluster at the address has says nothing about this one.
+        if !foreign
+            && self.findings.is_complete(target.topics.keys())
+            && self.all_found.answered(&self.cluster, target.epoch)
+        {
+            let epoch = target.epoch;
+            return self.outlet.send(DiscoveryEvent::AllFound { epoch });
+        }
+        Ok(())
     }
 
     fn step(&mut self) -> Result<(), Unheard> {
+        // Ticks wait for it.
+        self.identify()?;
         if self.round_due.is_some_and(|due| due <= Instant::now()) {
             self.round()?;
         }
@@ -268,9 +286,8 @@ impl Asker {
         };
         let topics: Vec<TopicName> = target.topics.keys().cloned().collect();
         let timeout = self.options.timeout;
-        let asked = client
-            .describe_topics(&topics, timeout)
-            .and_then(|answers| Ok((answers, client.cluster_id(timeout)?)));
+        let known = |topic: &TopicName| self.findings.identity(topic);
+        let asked = identity::ask(client, &topics, known, timeout);
         // The metadata may have changed while the cluster was asked. What it said of a topic holds
         // under any epoch, but only if it is still reached in the same way.
         let meanwhile = self.inbox.take(Some(Instant::now()), None).ok_or(Unheard)?;
@@ -303,7 +320,7 @@ impl Asker {
             return Ok(true);
         }
         self.refused = false;
-        self.voice.well(&subject, "it answers")?;
+        self.compare(&subject, id.as_ref())?;
         self.note(answers, id)?;
         self.report()?;
         Ok(true)
@@ -389,80 +406,6 @@ impl Asker {
             topic: found.id,
         };
         self.findings.exists(topic, identity, &partitions);
-    }
-
-    /// Looks up the starts that are due, one call's worth at a time.
-    fn look_up(&mut self) -> Result<(), Unheard> {
-        let subject = format!("offsets of cluster {}", self.cluster);
-        loop {
-            let batch = self.starts.batch(Instant::now());
-            if batch.is_empty() {
-                break;
-            }
-            let (splits, questions): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let answers = self.ask_starts(questions)?;
-            if self.inbox.is_closed() {
-                return Err(Unheard);
-            }
-            let now = Instant::now();
-            let mut failed = None;
-            for (split, answer) in splits.into_iter().zip(answers) {
-                match answer {
-                    Ok(Resolved { start, rule }) => {
-                        if let Some(request) = self.starts.answered(&split) {
-                            tracing::debug!(%split, %start, rule, "resolved where reading starts");
-                            self.outlet.send(DiscoveryEvent::Resolved {
-                                request,
-                                split,
-                                start,
-                                rule,
-                            })?;
-                        }
-                    }
-                    Err(error) => {
-                        self.starts.failed(&split, now);
-                        failed.get_or_insert((split, error));
-                    }
-                }
-            }
-            if let Some((split, error)) = failed {
-                let message = format!("asking where split {split} starts failed: {error}");
-                self.voice.say(&subject, TRANSIENT, &message)?;
-                // A target may have come meanwhile, which is worth more than the rest.
-                return Ok(());
-            }
-        }
-        if self.starts.is_empty() {
-            self.voice
-                .well(&subject, "all that were asked for are known")?;
-        }
-        Ok(())
-    }
-
-    /// Asks where reading starts; one answer for each question, in order.
-    fn ask_starts(
-        &mut self,
-        questions: Vec<Question>,
-    ) -> Result<Vec<Result<Resolved, ControlError>>, Unheard> {
-        let properties = self.target.as_ref().map(|target| target.properties.clone());
-        let properties = properties.unwrap_or_default();
-        let connected = self.connect(&properties)?;
-        let Some((made_of, client)) = self.client.as_mut().filter(|_| connected) else {
-            // `connect` has said why.
-            let unknown = questions.iter().map(|_| Err(ControlError::LeftOut));
-            return Ok(unknown.collect());
-        };
-        let isolation = match properties.value("isolation.level") {
-            Some("read_uncommitted") => Isolation::Uncommitted,
-            _ => Isolation::Committed,
-        };
-        let mut asking = Asking {
-            properties: made_of,
-            client,
-            isolation,
-            timeout: self.options.timeout,
-        };
-        Ok(resolve_starts(&mut asking, questions))
     }
 }
 

@@ -4,7 +4,9 @@ use timely_splits::epoch::{MetadataEpoch, RequestId};
 
 use super::*;
 use crate::discovery::CommitOffsets;
-use crate::model::{KafkaPosition, KafkaSplit, Offset, Partition, StartRules};
+use crate::discovery::inbox::{TopicRules, WantedStart, Wanting};
+use crate::discovery::resolve::Rules;
+use crate::model::{KafkaPosition, Offset, Partition, StartAt, StartRules, StopAt};
 
 /// That of cluster `east`, without a thread.
 fn asker(committing: Option<Committing>) -> Asker {
@@ -14,9 +16,15 @@ fn asker(committing: Option<Committing>) -> Asker {
         interval: Duration::ZERO,
         timeout: Duration::ZERO,
         committing,
+        bounded: false,
+    };
+    let common = Common {
+        claims: Arc::default(),
+        all_found: Arc::default(),
+        outlet,
     };
     let east = ClusterId::new("east").unwrap();
-    Asker::new(east, Arc::default(), Arc::default(), outlet, options)
+    Asker::new(east, Arc::default(), common, options)
 }
 
 /// A thread that looks before it was told how its cluster is reached has nowhere to commit to.
@@ -47,9 +55,12 @@ fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
     let mut asker = asker(None);
     let cluster = asker.cluster.clone();
     let orders = TopicName::new("orders").unwrap();
-    let rules = StartRules {
-        start: Some(StartAt::Latest),
-        ..StartRules::default()
+    let rules = TopicRules {
+        starts: StartRules {
+            start: Some(StartAt::Latest),
+            ..StartRules::default()
+        },
+        stop: StopAt::End,
     };
     asker.target = Some(Target {
         epoch: MetadataEpoch(1),
@@ -66,18 +77,19 @@ fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
         rule,
     };
 
+    let asked = |start, stop| Some(Rules::new(start, stop, false));
     assert_eq!(
-        asker.rule(&wanted("orders", 0, Wanting::OfTopic)),
-        Some(StartAt::Latest)
+        asker.rules(&wanted("orders", 0, Wanting::OfTopic)),
+        asked(StartAt::Latest, StopAt::End)
     );
     assert_eq!(
-        asker.rule(&wanted("orders", 1, Wanting::OfNewPartitions)),
-        Some(StartAt::Earliest)
+        asker.rules(&wanted("orders", 1, Wanting::OfNewPartitions)),
+        asked(StartAt::Earliest, StopAt::End)
     );
     let given = StartAt::BeforeEnd { records: 1 };
     assert_eq!(
-        asker.rule(&wanted("orders", 1, Wanting::Given(given.clone()))),
-        Some(given)
+        asker.rules(&wanted("orders", 1, Wanting::Given(given.clone()))),
+        asked(given, StopAt::Never)
     );
-    assert_eq!(asker.rule(&wanted("payments", 0, Wanting::OfTopic)), None);
+    assert_eq!(asker.rules(&wanted("payments", 0, Wanting::OfTopic)), None);
 }

@@ -75,9 +75,13 @@ impl Ask for Partitions {
 }
 
 fn question(partition: i32, rule: StartAt) -> Question {
+    asking(partition, Rules::new(rule, StopAt::Never, false))
+}
+
+fn asking(partition: i32, rules: Rules) -> Question {
     Question {
         partition: (TopicName::new("orders").unwrap(), Partition(partition)),
-        rule,
+        rules,
         wanted: UNIX_EPOCH + Duration::from_millis(2_000),
     }
 }
@@ -219,4 +223,125 @@ fn many_partitions_of_many_rules_are_few_questions() {
     let starts = answers[..6].iter().map(|one| one.as_ref().unwrap().start);
     let starts: Vec<_> = starts.map(|start| start.next.get()).collect();
     assert_eq!(starts, [10, 20, 13, 14, 18, 20]);
+}
+
+/// Where a partition 0 of `partitions` starts and stops.
+fn stretch(partitions: &mut Partitions, rules: Rules) -> Answer {
+    let answers = resolve(partitions, vec![asking(0, rules)]);
+    answers.into_iter().next().unwrap()
+}
+
+fn stop_time(record_time_ms: u64) -> StopAt {
+    StopAt::Time { record_time_ms }
+}
+
+#[test]
+fn each_stop_is_a_number_that_a_bounded_source_has_no_greater_than_the_end() {
+    let committed = StopAt::committed("g", StopAt::Never).unwrap();
+    for (stop, unbounded, bounded) in [
+        (StopAt::Never, None, 20),
+        (StopAt::End, Some(20), 20),
+        (stop_time(1_003), Some(13), 13),
+        (stop_time(1_010), Some(20), 20),
+        (StopAt::positions([(0, 3)], StopAt::Never), Some(3), 3),
+        (StopAt::positions([(0, 300)], StopAt::Never), Some(300), 20),
+        (StopAt::positions([(1, 3)], committed), None, 20),
+    ] {
+        let words = stop.to_string();
+        let stops = [false, true].map(|ends| {
+            let rules = Rules::new(StartAt::Earliest, stop.clone(), ends);
+            let resolved = stretch(&mut Partitions::new(), rules).unwrap();
+            assert_eq!(resolved.start.next.get(), 10, "{words}");
+            resolved.stop.map(|at| at.next.get())
+        });
+        assert_eq!(stops, [unbounded, Some(bounded)], "{words}");
+    }
+}
+
+#[test]
+fn where_a_partition_starts_and_where_it_stops_is_said_in_words() {
+    let rule = |start, stop, bounded| {
+        let rules = Rules::new(start, stop, bounded);
+        stretch(&mut Partitions::new(), rules).unwrap().rule
+    };
+
+    assert_eq!(
+        rule(StartAt::Earliest, StopAt::End, false),
+        "earliest; stops at the end"
+    );
+    assert_eq!(
+        rule(
+            StartAt::Latest,
+            StopAt::positions([(0, 300)], StopAt::Never),
+            true
+        ),
+        "latest; stops at the end, since the given offset is behind it"
+    );
+    assert_eq!(
+        rule(
+            time(1_003),
+            StopAt::committed("g", stop_time(1_005)).unwrap(),
+            false
+        ),
+        "record time 1003 ms; stops at record time 1005 ms, since group g has committed none for it"
+    );
+}
+
+/// A bounded source that takes a silent cluster for one without an end would never end, and one that
+/// takes it for an empty one would end at once.
+#[test]
+fn a_stop_that_cannot_be_asked_for_is_no_other_stop() {
+    let given = StopAt::positions([(0, 3)], StopAt::Never);
+    for (silent, stop, bounded) in [
+        ("end", StopAt::End, false),
+        ("time", stop_time(1_003), false),
+        ("end", given, true),
+        ("g", StopAt::committed("g", StopAt::Never).unwrap(), false),
+    ] {
+        let mut partitions = Partitions::new();
+        partitions.silent = Some(silent);
+
+        let answer = stretch(
+            &mut partitions,
+            Rules::new(StartAt::Earliest, stop, bounded),
+        );
+
+        assert_eq!(answer, Err(ControlError::LeftOut), "{silent}");
+    }
+}
+
+#[test]
+fn starts_and_stops_are_asked_for_together_but_for_times() {
+    let rules = Rules::new(time(1_003), stop_time(1_005), true);
+    let groups = |start, stop| {
+        let start = StartAt::committed("g", start).unwrap();
+        Rules::new(start, StopAt::committed("g", stop).unwrap(), true)
+    };
+    let mut partitions = Partitions::new();
+    let questions = vec![
+        asking(0, rules),
+        asking(1, groups(StartAt::Latest, StopAt::End)),
+        asking(2, groups(StartAt::Earliest, StopAt::Never)),
+    ];
+
+    let answers = resolve(&mut partitions, questions);
+
+    assert_eq!(
+        partitions.asked,
+        [
+            "g of 2",
+            "end of 3",
+            "beginning of 1",
+            "time of 1",
+            "time of 1"
+        ]
+    );
+    let stretches = answers.into_iter().map(|answer| {
+        let Resolved { start, stop, .. } = answer.unwrap();
+        (start.next.get(), stop.unwrap().next.get())
+    });
+    assert_eq!(
+        stretches.collect::<Vec<_>>(),
+        [(13, 15), (15, 15), (10, 20)]
+    );
 }

@@ -3,6 +3,7 @@
 use rdkafka::message::{Header, OwnedHeaders};
 use timely_splits::fetcher::DownCause;
 use timely_splits::health::FailureKind;
+use timely_splits::loss::LossCause;
 use timely_splits::wake::Waker;
 
 use super::*;
@@ -142,7 +143,7 @@ fn a_position_that_is_out_of_range_is_definite_and_a_good_one_is_read_after_it()
 
     assert_eq!(
         worker.downs[0].cause,
-        DownCause::Failed(FailureKind::Definite)
+        DownCause::Lost(LossCause::OutOfRange)
     );
     assert_eq!(worker.downs[0].split_epoch, SplitEpoch(1));
     assert!(

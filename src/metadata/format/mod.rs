@@ -6,7 +6,9 @@
 //! and makes the metadata.
 
 mod json;
+mod losses;
 mod starts;
+mod stops;
 mod toml;
 mod walk;
 mod yaml;
@@ -108,6 +110,10 @@ impl Value {
     fn map(entries: Vec<Entry>) -> Self {
         let dotted = false;
         Self::Map { entries, dotted }
+    }
+
+    fn is_map(&self) -> bool {
+        matches!(self, Self::Map { .. })
     }
 
     /// What it is, in words for a message.

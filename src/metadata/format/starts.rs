@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::losses::LOSSES;
+use super::stops::STOP;
 use super::walk::{Walk, join, listed};
 use super::{Entry, Node, Value};
 use crate::metadata::agreement::ON_RETURN;
-use crate::model::{GroupId, Offset, OnReturn, Partition, StartAt, StartRules, TopicName};
+use crate::model::{GroupId, Offset, OnReturn, Partition, StartAt, StartRules, StopAt, TopicName};
 
 /// The fields of a place that say where reading starts there.
 pub(super) const RULES: [&str; 4] = ["start", "new_partitions", "new_topics", "new_clusters"];
@@ -33,14 +35,29 @@ const UNITS: [(&str, u64); 5] = [
     ("d", 86_400_000),
 ];
 
+/// What a topic says about its reading.
+#[derive(Default)]
+pub(super) struct TopicRules {
+    pub(super) starts: StartRules,
+    pub(super) stop: Option<StopAt>,
+}
+
+/// A rule that is a map.
+pub(super) struct RuleMap<'n> {
+    /// The field that says which rule it is.
+    pub(super) kind: &'n Entry,
+    /// The rule that takes over from it.
+    pub(super) otherwise: Option<&'n Entry>,
+}
+
 /// Whether `entry` of a stream is a rule, and not a cluster of that name: a cluster has topics.
 pub(super) fn is_rule(entry: &Entry) -> bool {
     let has_topics = match &entry.node.value {
         Value::Map { entries, .. } => entries.iter().any(|field| field.key == "topics"),
         _ => false,
     };
-    let names = RULES.into_iter().chain([ON_RETURN]);
-    names.into_iter().any(|name| name == entry.key) && !has_topics
+    let names = RULES.iter().chain(&LOSSES).chain([&STOP, &ON_RETURN]);
+    names.into_iter().any(|name| *name == entry.key) && !has_topics
 }
 
 impl Walk<'_> {
@@ -67,56 +84,72 @@ impl Walk<'_> {
         self.choice(entry, &join(field, ON_RETURN), words, "")
     }
 
-    /// A topic that says where reading it starts.
-    pub(super) fn topic(&mut self, node: &Node, field: &str) -> Option<(TopicName, StartRules)> {
-        let known = ["name", RULES[0], RULES[1], RULES[2], RULES[3]];
+    /// A topic that says where reading it starts or stops.
+    pub(super) fn topic(&mut self, node: &Node, field: &str) -> Option<(TopicName, TopicRules)> {
+        let known = ["name", RULES[0], RULES[1], RULES[2], RULES[3], STOP];
         let fields = self.fields(node, node.at, field, known)?;
         let [name] = self.required(node, &fields, node.at, field, ["name"]);
         let starts = self.starts(&fields, field);
+        let stop = self.stop(&fields, field);
         let name = name?;
         let field = join(field, "name");
         let text = self.scalar(name, &field, "the name of a topic")?;
         let name = self.name(name.node.at, &field, TopicName::new(text))?;
-        Some((name, starts))
+        Some((name, TopicRules { starts, stop }))
     }
 
     /// A rule.
     fn start(&mut self, entry: &Entry, field: &str) -> Option<StartAt> {
-        if !matches!(entry.node.value, Value::Map { .. }) {
+        if !entry.node.value.is_map() {
             let words = [("earliest", StartAt::Earliest), ("latest", StartAt::Latest)];
             let remark = format!(", or a map with one of {}", listed(KINDS, "and"));
             return self.choice(entry, field, words, &remark);
         }
-        let fields = self.fields(&entry.node, entry.at, field, FIELDS)?;
+        let rule = self.rule_map(entry, field, KINDS, FIELDS)?;
+        let otherwise = rule.otherwise.and_then(|otherwise| {
+            let otherwise = self.start(otherwise, &join(field, "otherwise"));
+            otherwise.map(Box::new)
+        });
+        self.rule(rule.kind, &join(field, &rule.kind.key), otherwise)
+    }
+
+    /// A rule that is a map, with one of `kinds` and no other field than `known`.
+    ///
+    /// What `otherwise` lacks or has too much is reported, and what it says is for the caller.
+    pub(super) fn rule_map<'n, const K: usize, const F: usize>(
+        &mut self,
+        entry: &'n Entry,
+        field: &str,
+        kinds: [&str; K],
+        known: [&str; F],
+    ) -> Option<RuleMap<'n>> {
+        let fields = self.fields(&entry.node, entry.at, field, known)?;
         let find = |name: &str| fields.iter().find(|found| found.key == name).copied();
-        let kinds: Vec<_> = KINDS.into_iter().filter_map(find).collect();
-        let &[kind] = kinds.as_slice() else {
+        let named: Vec<_> = kinds.into_iter().filter_map(find).collect();
+        let &[kind] = named.as_slice() else {
             // A field that was misspelled was reported, and is not missing too.
             if let Value::Map { entries, .. } = &entry.node.value
                 && entries.len() == fields.len()
             {
-                let found = match kinds.len() {
+                let found = match named.len() {
                     0 => "none",
                     _ => "several",
                 };
-                let message = format!("has {found} of {}; expected one", listed(KINDS, "and"));
+                let message = format!("has {found} of {}; expected one", listed(kinds, "and"));
                 self.report(entry.at, field, message);
             }
             return None;
         };
         let leaves = matches!(kind.key.as_str(), "group" | "positions");
-        let otherwise = match (find("otherwise"), leaves) {
-            (Some(otherwise), true) => {
-                let rule = self.start(otherwise, &join(field, "otherwise"));
-                rule.map(Box::new)
-            }
-            (Some(otherwise), false) => {
+        let mut otherwise = find("otherwise");
+        match (otherwise, leaves) {
+            (Some(superfluous), false) => {
                 let message = format!(
                     "cannot be set: '{}' has an answer for each partition",
                     kind.key
                 );
-                self.report(otherwise.at, &join(field, "otherwise"), message);
-                None
+                self.report(superfluous.at, &join(field, "otherwise"), message);
+                otherwise = None;
             }
             (None, true) => {
                 let message = format!(
@@ -125,11 +158,10 @@ impl Walk<'_> {
                     kind.key
                 );
                 self.report(entry.at, field, message);
-                None
             }
-            (None, false) => None,
-        };
-        self.rule(kind, &join(field, &kind.key), otherwise)
+            (Some(_), true) | (None, false) => {}
+        }
+        Some(RuleMap { kind, otherwise })
     }
 
     /// The rule of which `kind` is the field that says which it is.
@@ -141,8 +173,7 @@ impl Walk<'_> {
     ) -> Option<StartAt> {
         match kind.key.as_str() {
             "time_ms" => {
-                let expected = "milliseconds since the epoch";
-                let record_time_ms = self.number(kind, field, expected)?;
+                let record_time_ms = self.record_time(kind, field)?;
                 Some(StartAt::Time { record_time_ms })
             }
             "before_now" => self.duration(kind, field).map(StartAt::BeforeNow),
@@ -164,8 +195,16 @@ impl Walk<'_> {
         }
     }
 
+    pub(super) fn record_time(&mut self, entry: &Entry, field: &str) -> Option<u64> {
+        self.number(entry, field, "milliseconds since the epoch")
+    }
+
     /// A map of partitions, each with an offset.
-    fn offsets(&mut self, entry: &Entry, field: &str) -> Option<BTreeMap<Partition, Offset>> {
+    pub(super) fn offsets(
+        &mut self,
+        entry: &Entry,
+        field: &str,
+    ) -> Option<BTreeMap<Partition, Offset>> {
         let expected = "a map of partitions, each with an offset";
         let entries = self.named(entry, field, expected)?;
         let mut offsets = BTreeMap::new();

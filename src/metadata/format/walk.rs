@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use super::starts::{RULES, is_rule};
+use super::starts::{RULES, TopicRules, is_rule};
+use super::stops::STOP;
 use super::{At, Entry, Mistake, Node, Value, mistake};
 use crate::metadata::nearest::nearest;
 use crate::metadata::properties::{PropertyCheck, UNKNOWN, check};
 use crate::metadata::reference::{Part, parts};
 use crate::model::words::some_of;
 use crate::model::{
-    ClusterId, ClusterMetadata, KafkaStream, NameError, StartRules, StopAt, StreamId, StreamTopics,
-    StreamsMetadata, TopicName,
+    ClusterId, ClusterMetadata, KafkaStream, NameError, StreamId, StreamTopics, StreamsMetadata,
+    TopicName,
 };
 
 /// The property without which no cluster can be reached.
@@ -263,6 +264,8 @@ impl Walk<'_> {
         let (rules, clusters): (Vec<_>, Vec<_>) = entries.into_iter().partition(|one| is_rule(one));
         stream.on_return = self.on_return(&rules, field);
         stream.starts = self.starts(&rules, field);
+        stream.stop = self.stop(&rules, field);
+        stream.losses = self.losses(&rules, field);
         for read in clusters {
             let field = join(field, &read.key);
             let topics = self.topics(read, &field);
@@ -289,28 +292,29 @@ impl Walk<'_> {
 
     fn topics(&mut self, entry: &Entry, field: &str) -> StreamTopics {
         let mut read = StreamTopics::default();
-        let known = ["topics", RULES[0], RULES[1], RULES[2], RULES[3], "stop"];
+        let known = ["topics", RULES[0], RULES[1], RULES[2], RULES[3], STOP];
         let Some(fields) = self.fields(&entry.node, entry.at, field, known) else {
             return read;
         };
         let [topics] = self.required(&entry.node, &fields, entry.at, field, ["topics"]);
         if let Some(topics) = topics {
             let named = self.topic_names(topics, &join(field, "topics"));
-            read.topics = named.keys().cloned().collect();
-            read.topic_starts = named;
-            read.topic_starts.retain(|_, starts| !starts.is_silent());
+            for (topic, TopicRules { starts, stop }) in named {
+                if !starts.is_silent() {
+                    read.topic_starts.insert(topic.clone(), starts);
+                }
+                if let Some(stop) = stop {
+                    read.topic_stops.insert(topic.clone(), stop);
+                }
+                read.topics.insert(topic);
+            }
         }
-        let optional = |name: &str| fields.iter().find(|found| found.key == name).copied();
         read.starts = self.starts(&fields, field);
-        if let Some(stop) = optional("stop") {
-            let so_far = ", the only one that there is so far";
-            let words = [("never", StopAt::Never)];
-            read.stop = self.choice(stop, &join(field, "stop"), words, so_far);
-        }
+        read.stop = self.stop(&fields, field);
         read
     }
 
-    fn topic_names(&mut self, topics: &Entry, field: &str) -> BTreeMap<TopicName, StartRules> {
+    fn topic_names(&mut self, topics: &Entry, field: &str) -> BTreeMap<TopicName, TopicRules> {
         let mut names = BTreeMap::new();
         let nodes = match &topics.node.value {
             Value::List(nodes) => nodes.as_slice(),
@@ -330,7 +334,7 @@ impl Walk<'_> {
                 Value::Broken => continue,
                 Value::Scalar(text) => {
                     let name = self.name(node.at, &field, TopicName::new(text));
-                    name.map(|name| (name, StartRules::default()))
+                    name.map(|name| (name, TopicRules::default()))
                 }
                 Value::Map { .. } => self.topic(node, &field),
                 other => {
@@ -340,11 +344,11 @@ impl Walk<'_> {
                     continue;
                 }
             };
-            let Some((name, starts)) = topic else {
+            let Some((name, rules)) = topic else {
                 continue;
             };
             let words = format!("topic '{name}' is named twice; expected each topic once");
-            if names.insert(name, starts).is_some() {
+            if names.insert(name, rules).is_some() {
                 self.report(node.at, &field, words);
             }
         }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataOptions, MetadataService, Subscription,
 };
-use timely_kafka::model::{ClientProperties, StartAt};
-use timely_kafka::{BuildError, CommitOffsets, KafkaSource, Resume, Tick};
+use timely_kafka::model::{ClientProperties, StartAt, StopAt};
+use timely_kafka::{BuildError, CommitOffsets, KafkaSource, LossRules, Resume, Tick};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
 
@@ -73,6 +73,9 @@ pub(crate) struct Plan {
     pub(crate) service: Service,
     pub(crate) streams: Streams,
     pub(crate) start: StartAt,
+    pub(crate) stop: StopAt,
+    /// Whether it ends by itself.
+    pub(crate) bounded: bool,
     pub(crate) properties: ClientProperties,
     pub(crate) tick: Duration,
     pub(crate) discovery: Duration,
@@ -90,6 +93,7 @@ pub(crate) struct Plan {
     pub(crate) confirmed_after: Option<Duration>,
     /// The group to which offsets are committed, and how often, if they are.
     pub(crate) commits: Option<(String, Duration)>,
+    pub(crate) losses: LossRules,
 }
 
 impl Plan {
@@ -100,6 +104,8 @@ impl Plan {
             service: Service::File,
             streams: Streams::Named(vec!["orders".to_owned()]),
             start: StartAt::Earliest,
+            stop: StopAt::Never,
+            bounded: false,
             properties: ClientProperties::new(),
             tick: Duration::from_millis(20),
             discovery: Duration::from_millis(500),
@@ -110,6 +116,7 @@ impl Plan {
             late_readers: false,
             confirmed_after: None,
             commits: None,
+            losses: LossRules::default(),
         }
     }
 
@@ -136,6 +143,9 @@ impl Plan {
         if let Some((group, every)) = &self.commits {
             builder = builder.commit_offsets(CommitOffsets::to_group(group).every(*every));
         }
+        if self.bounded {
+            builder = builder.bounded();
+        }
         let mut options = MetadataOptions::default();
         if let (Some(after), Some(guard)) = (self.confirmed_after, &mut options.shrink_guard) {
             guard.confirmed_after = after;
@@ -145,6 +155,8 @@ impl Plan {
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
             .start(self.start.clone())
+            .stop(self.stop.clone())
+            .losses(self.losses)
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)

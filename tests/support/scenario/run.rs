@@ -114,6 +114,14 @@ impl Run {
         }
     }
 
+    /// Ends the processes of a source that cannot end in order.
+    pub(crate) fn abandon(self) {
+        for process in self.processes() {
+            process.kill();
+            process.await_end(END_MAX);
+        }
+    }
+
     /// Stops the source, in the last process if there are several, and waits until all has ended.
     pub(crate) fn end(mut self) -> Arc<Observed> {
         match &mut self.backend {
@@ -123,8 +131,16 @@ impl Run {
                 processes.last_mut().expect("there are two").say("stop");
             }
         }
+        self.await_end()
+    }
+
+    /// Waits until all has ended by itself: both outputs of all workers have no time left.
+    pub(crate) fn await_end(self) -> Arc<Observed> {
         let ends = self.processes().len().max(1);
         self.wait("the source has ended", |state| state.ended == ends);
+        self.observed.expect("all frontiers are empty", |state| {
+            state.frontier() == u64::MAX
+        });
         match &self.backend {
             Running::Threads { ended, .. } => {
                 ended.recv_timeout(END_MAX).expect("the threads have ended");

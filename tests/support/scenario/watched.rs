@@ -125,7 +125,7 @@ impl BindingLog<KafkaSplit> for WatchedLog {
         let appended = self.inner.append(incarnation, expected, records)?;
         let mut started = false;
         for record in records {
-            if let LogRecord::Start { split, start } = record {
+            if let LogRecord::Start { split, start, .. } = record {
                 (self.sink)(Seen::Start {
                     split: split.clone(),
                     start: *start,

@@ -125,6 +125,12 @@ impl Described {
         clusters.iter().fold(Self::new(), add)
     }
 
+    /// A stream without clusters.
+    pub(crate) fn empty(mut self, stream: &str) -> Self {
+        self.streams.entry(stream).or_insert_with(|| json!({}));
+        self
+    }
+
     /// A cluster that the scenario did not start.
     pub(crate) fn cluster(mut self, name: &str, properties: ClientProperties) -> Self {
         self.clusters.insert(name.to_owned(), properties);

@@ -253,3 +253,75 @@ pub(super) fn checks_ranges<R: DiscoveryRig>(rig: R, context: Context) -> Checke
         None => Done::Unchecked("the rig has no range that cannot be read"),
     })
 }
+
+pub(super) fn identifies<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    for number in 1..=3 {
+        driver.identify(RequestId(number), splits.to_vec());
+        let all = splits.iter().cloned().collect();
+        driver.until("D12", "what splits are", |driver| {
+            driver.identified.get(&RequestId(number)) == Some(&all)
+        })?;
+    }
+    driver.listen()?;
+    ensure("D12", driver.identified.len() == 3, || {
+        format!("three requests were answered as {:?}", driver.identified)
+    })?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn judges<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    for (number, split) in (1..).zip(&splits) {
+        driver.judge(RequestId(number), split);
+    }
+    driver.until("D13", "what there is of splits", |driver| {
+        driver.judged.len() == 2
+    })?;
+    driver.listen()?;
+    ensure(
+        "D13",
+        driver.judged.values().all(|times| *times == 1),
+        || format!("each is answered once, and it was {:?}", driver.judged),
+    )?;
+    Ok(Done::Kept)
+}
+pub(super) fn knows_when_it_has_found_all<R: DiscoveryRig>(
+    rig: R,
+    context: Context,
+) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    for listed in [&splits[..], &[], &splits[..1]] {
+        let (epoch, _) = driver.discover(listed);
+        driver.until("D14", "that all is found", |driver| {
+            driver.all_found.contains_key(&epoch)
+        })?;
+        let found = &driver.all_found[&epoch];
+        let expected = listed.iter().cloned().collect();
+        ensure("D14", *found == expected, || {
+            format!("all is said to be found when {found:?} was, and {listed:?} exists")
+        })?;
+    }
+    if !driver.rig.reach(false) {
+        return Ok(Done::Kept);
+    }
+    // The first of them is known; the other one cannot be asked for.
+    let (epoch, _) = driver.discover(&splits);
+    driver.listen()?;
+    let said = driver.all_found.contains_key(&epoch);
+    ensure("D14", !said, || {
+        "all is said to be found while nothing could be asked".to_owned()
+    })?;
+    driver.rig.reach(true);
+    driver.until("D14", "that all is found, at last", |driver| {
+        driver.all_found.contains_key(&epoch)
+    })?;
+    Ok(Done::Kept)
+}

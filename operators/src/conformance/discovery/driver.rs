@@ -24,10 +24,16 @@ pub(super) struct Driver<R: DiscoveryRig> {
     pub(super) told: Option<<R::Split as Split>::Metadata>,
     pub(super) found: BTreeSet<(MetadataEpoch, R::Split)>,
     pub(super) gone: BTreeSet<(MetadataEpoch, R::Split)>,
+    /// Under which epochs all was said to be found, and what had been found when that was said first.
+    pub(super) all_found: BTreeMap<MetadataEpoch, BTreeSet<R::Split>>,
     requested: BTreeMap<RequestId, R::Split>,
     pub(super) resolved: BTreeMap<RequestId, <R::Split as Split>::Position>,
     /// What was said of each check.
     pub(super) checked: BTreeMap<RequestId, Vec<SplitRange<R::Split>>>,
+    /// Of which splits each request to identify was answered.
+    pub(super) identified: BTreeMap<RequestId, BTreeSet<R::Split>>,
+    /// How often each request to judge was answered.
+    pub(super) judged: BTreeMap<RequestId, usize>,
     /// How many lines of health were said.
     pub(super) health: usize,
 }
@@ -47,9 +53,12 @@ impl<R: DiscoveryRig> Driver<R> {
             told: None,
             found: BTreeSet::new(),
             gone: BTreeSet::new(),
+            all_found: BTreeMap::new(),
             requested: BTreeMap::new(),
             resolved: BTreeMap::new(),
             checked: BTreeMap::new(),
+            identified: BTreeMap::new(),
+            judged: BTreeMap::new(),
             health: 0,
         }
     }
@@ -85,6 +94,16 @@ impl<R: DiscoveryRig> Driver<R> {
 
     pub(super) fn check(&mut self, request: RequestId, ranges: Vec<SplitRange<R::Split>>) {
         self.request(DiscoveryRequest::Check { request, ranges });
+    }
+
+    pub(super) fn identify(&mut self, request: RequestId, splits: Vec<R::Split>) {
+        self.request(DiscoveryRequest::Identify { request, splits });
+    }
+
+    pub(super) fn judge(&mut self, request: RequestId, split: &R::Split) {
+        self.requested.insert(request, split.clone());
+        let split = split.clone();
+        self.request(DiscoveryRequest::Judge { request, split });
     }
 
     fn request(&mut self, request: DiscoveryRequest<R::Split>) -> Duration {
@@ -175,7 +194,7 @@ impl<R: DiscoveryRig> Driver<R> {
             self.drain()?;
             self.bell.wait(self.patience() / 20);
         }
-        // Of one that has something to say all the time, the last wake was heard and not answered.
+        // The bell may have been rung, and is not rung again as long as nobody polls.
         self.drain()?;
         Ok(())
     }
@@ -204,12 +223,37 @@ impl<R: DiscoveryRig> Driver<R> {
                     self.gone.insert((epoch, split));
                 }
             }
+            DiscoveryEvent::AllFound { epoch } => {
+                let found = self.found.iter().filter(|(under, _)| *under == epoch);
+                let found = found.map(|(_, split)| split.clone()).collect();
+                self.all_found.entry(epoch).or_insert(found);
+            }
             DiscoveryEvent::Checked { request, lost } => {
                 let lost = lost.into_iter().map(|(range, _)| range).collect();
                 let twice = self.checked.insert(request, lost).is_some();
                 ensure("D11", !twice, || {
                     format!("check {request} was answered twice")
                 })?;
+            }
+            DiscoveryEvent::Identified { request, splits } => {
+                let splits = splits.into_iter().map(|(split, _)| split);
+                self.identified.entry(request).or_default().extend(splits);
+            }
+            DiscoveryEvent::Judged {
+                request,
+                split,
+                remains,
+            } => {
+                ensure("D13", self.requested.get(&request) == Some(&split), || {
+                    format!("request {request} was answered for {split}, and was not about it")
+                })?;
+                ensure("D13", remains.first <= remains.end, || {
+                    format!(
+                        "{split} begins at {} and ends at {}",
+                        remains.first, remains.end
+                    )
+                })?;
+                *self.judged.entry(request).or_default() += 1;
             }
             DiscoveryEvent::Resolved {
                 request,

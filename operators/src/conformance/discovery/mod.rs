@@ -65,7 +65,7 @@ pub trait DiscoveryRig: 'static {
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 11] = [
+pub(super) const OBLIGATIONS: [Obligation; 14] = [
     Obligation {
         number: "D1",
         sentence: "Never blocks: both methods return at once",
@@ -111,10 +111,22 @@ pub(super) const OBLIGATIONS: [Obligation; 11] = [
         number: "D11",
         sentence: "Checks: a request is answered once, with exactly the ranges that cannot be read",
     },
+    Obligation {
+        number: "D12",
+        sentence: "Identifies: each split of a request is answered with its number",
+    },
+    Obligation {
+        number: "D13",
+        sentence: "Judges: a request is answered once, with its number and its split",
+    },
+    Obligation {
+        number: "D14",
+        sentence: "Knows when it has found all: it says so then, and not while something is not known",
+    },
 ];
 
 pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
-    let checks: [Check<R>; 11] = [
+    let checks: [Check<R>; 14] = [
         checks::never_blocks,
         checks::wakes,
         checks::tells_the_metadata,
@@ -126,6 +138,9 @@ pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
         checks::notices_what_is_gone,
         checks::bounded,
         checks::checks_ranges,
+        checks::identifies,
+        checks::judges,
+        checks::knows_when_it_has_found_all,
     ];
     Suite {
         checks: OBLIGATIONS.into_iter().zip(checks).collect(),

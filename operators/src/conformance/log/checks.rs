@@ -7,6 +7,7 @@ use crate::conformance::run::Context;
 use crate::coordinator::{SNAPSHOT_VERSION, Snapshot, SplitSnapshot};
 use crate::epoch::{Incarnation, LogSequence, MetadataEpoch, SplitEpoch};
 use crate::log::{Appended, BindingLog, LogError, LogRecord, SnapshotAt};
+use crate::loss::Aftermath;
 use crate::split::Split;
 use crate::tick::Tick;
 
@@ -60,6 +61,7 @@ impl<R: LogRig> Driver<R> {
         let error = SplitError {
             split: split.clone(),
             position: to.clone(),
+            then: Aftermath::Stays,
             message: format!("\"{to}\"\n\0 is no position"),
         };
         let binding = Binding {
@@ -80,7 +82,9 @@ impl<R: LogRig> Driver<R> {
             LogRecord::Start {
                 split: split.clone(),
                 start: from,
+                stop: Some(self.rig.position(self.next + 1)),
             },
+            LogRecord::AllFound,
             LogRecord::Reserved(Tick(u64::MAX - 1_000 + self.next)),
             LogRecord::ReservedEpochs(SplitEpoch(u64::MAX - 1_000 + self.next)),
             LogRecord::Binding(binding),
@@ -137,9 +141,11 @@ impl<R: LogRig> Driver<R> {
                 paused: false,
                 identity: None,
                 unlisted_since: None,
+                stop: Some(self.rig.position(self.next + 1)),
             }],
             split_epochs: SplitEpoch(self.next),
             rewound: false,
+            all_found: false,
         }
     }
 

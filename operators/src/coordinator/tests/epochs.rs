@@ -68,7 +68,7 @@ fn a_run_that_ended_before_it_wrote_anything_reserves_nothing() {
     driven.metadata("ab");
 
     assert_eq!(driven.moves(), [""; 0], "nothing is durable");
-    let first = |log: &[LogRecord<Letter>]| assigned(&resumed(log, Resume::Continue));
+    let first = |of: &[LogRecord<Letter>]| assigned(&resumed(of, Resume::Continue));
     assert_eq!(first(&log), [1_001; 2]);
     let reserved = [log, driven.log].concat();
     assert_eq!(first(&reserved), [2_001; 2]);
@@ -92,6 +92,9 @@ fn a_split_is_not_assigned_before_its_epoch_is_durably_reserved() {
     driven.release(0, 'a', 2, 14);
     driven.log_answers = false;
     driven.metadata("a");
+    // The split is found while the metadata is being recorded.
+    driven.coordinator.handle_appended(driven.now);
+    driven.carry_out();
 
     assert_eq!(driven.moves(), [""; 0]);
     assert!(driven.log.last().is_some_and(is_reservation));
@@ -104,11 +107,10 @@ fn a_split_is_not_assigned_before_its_epoch_is_durably_reserved() {
 /// Its runs each counted from one, and did not say how far.
 #[test]
 fn a_log_of_an_older_version_is_counted_on_from_one() {
-    let (log, _) = log_of_three_ticks();
-    let mut records = log;
+    let (mut records, _) = log_of_three_ticks();
     records.retain(|record| !is_reservation(record));
-    let older = |log: &[LogRecord<Letter>]| {
-        let mut snapshot = Restored::of(log, Resume::Continue).unwrap().snapshot();
+    let older = |all: &[LogRecord<Letter>]| {
+        let mut snapshot = Restored::of(all, Resume::Continue).unwrap().snapshot();
         snapshot.version = 2;
         vec![LogRecord::Snapshot(snapshot)]
     };

@@ -5,7 +5,9 @@
     reason = "a test looks at what it is about"
 )]
 
+mod bounded;
 mod epochs;
+mod losses;
 mod resume;
 mod waits;
 
@@ -15,6 +17,7 @@ use crate::binding::{SplitError, SplitRange};
 use crate::discovery::FoundSplit;
 use crate::epoch::SplitEpoch;
 use crate::letters::{Letter, Letters};
+use crate::loss::Aftermath;
 use crate::protocol::{Assignment, Command, Moved, ReleaseReason};
 use crate::resume::Resume;
 
@@ -26,6 +29,10 @@ struct Driven {
     now: Duration,
     log: Vec<LogRecord<Letter>>,
     log_answers: bool,
+    /// Where splits stop that are found, if they do.
+    stop: Option<u64>,
+    /// The splits that exist, of those that are listed.
+    exists: Letters,
     sent: Vec<(ReaderId, Directive<Letter>)>,
     published: Vec<(Binding<Letter>, Option<Tick>)>,
     asked: Vec<DiscoveryRequest<Letter>>,
@@ -63,6 +70,8 @@ impl Driven {
             now: Duration::from_secs(1_000),
             log: Vec::new(),
             log_answers: true,
+            stop: None,
+            exists: Letters::of("abcdefghijklmnopqrstuvwxyz"),
             sent: Vec::new(),
             published: Vec::new(),
             asked: Vec::new(),
@@ -90,10 +99,14 @@ impl Driven {
                     let answer = match request {
                         DiscoveryRequest::Discover { epoch, metadata } => DiscoveryEvent::Found {
                             epoch,
-                            splits: (metadata.0.iter())
+                            splits: (metadata.0.intersection(&self.exists.0))
                                 .map(|split| FoundSplit::new(*split, ()))
                                 .collect(),
                         },
+                        // Tests answer themselves what this is about.
+                        DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
+                            continue;
+                        }
                         DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                             request,
                             lost: Vec::new(),
@@ -103,6 +116,7 @@ impl Driven {
                                 request,
                                 split,
                                 start: 10,
+                                stop: self.stop,
                                 rule: "earliest".to_owned(),
                             }
                         }
@@ -117,7 +131,10 @@ impl Driven {
                 }
                 Intention::Publish { binding, next } => self.published.push((binding, next)),
                 Intention::Tell(event) => self.told.push(event),
-                Intention::Compact(_) | Intention::AskPast | Intention::Open(_) => {}
+                Intention::Compact(_)
+                | Intention::AskPast
+                | Intention::Know(..)
+                | Intention::Open(_) => {}
             }
         }
     }
@@ -189,6 +206,14 @@ fn hello(reader: usize, configuration: u64) -> Report<Letter> {
     }
 }
 
+/// A reader of splits of any kind.
+fn hello_of<S: Split>(reader: usize) -> Report<S> {
+    Report::Hello {
+        reader: ReaderProfile::new(ReaderId(reader)),
+        configuration: Configuration::new(),
+    }
+}
+
 fn range(split: char, split_epoch: u64, from: u64, to: u64) -> Moved<Letter> {
     let split = Letter(split);
     Moved {
@@ -213,6 +238,7 @@ fn a_split_is_assigned_at_its_recorded_start() {
     let start = LogRecord::Start {
         split: Letter('a'),
         start: 10,
+        stop: None,
     };
     assert_eq!(driven.log[0], LogRecord::Incarnation(Incarnation(1)));
     assert!(driven.log.contains(&start), "{:?}", driven.log);
@@ -465,6 +491,7 @@ fn a_split_that_is_readmitted_before_its_failure_is_bound_stays_readmitted() {
         split: Letter('a'),
         position: 10,
         message: "gone".to_owned(),
+        then: Aftermath::Stays,
     };
 
     driven.report(Report::Closed {

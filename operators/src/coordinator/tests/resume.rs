@@ -198,6 +198,32 @@ fn a_run_that_went_back_and_ended_before_it_said_so_changed_nothing() {
     );
 }
 
+/// What starts anew was recorded before the log said that what it had is void, if the discovery was faster
+/// than the last reader. A crash in between left a log in which splits start twice, which no run took.
+#[test]
+fn a_fresh_run_that_ends_at_any_record_leaves_a_log_that_is_read() {
+    let (log, _) = log_of_three_ticks();
+    let mut driven = Driven::resuming(1, Resume::Fresh);
+    driven.now += Duration::from_secs(60);
+    driven.coordinator.handle_opened(&log, driven.now);
+    driven.carry_out();
+    driven.metadata("ab");
+    driven.report(hello(0, 7));
+    assert_eq!(driven.moves().len(), 2);
+
+    for written in 0..=driven.log.len() {
+        let all = [&log[..], &driven.log[..written]].concat();
+
+        for resume in [Resume::Continue, Resume::Fresh, Resume::At(Tick(0))] {
+            let restored = Restored::of(&all, resume);
+            assert!(
+                restored.is_ok(),
+                "{resume}, {written} records: {restored:?}"
+            );
+        }
+    }
+}
+
 /// How long a position is kept counts from when its split was not listed any more, whatever runs
 /// came in between.
 #[test]

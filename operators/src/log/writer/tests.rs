@@ -55,6 +55,8 @@ struct Outage {
     reads_before: usize,
     time: Duration,
     kind: FailureKind,
+    /// When it is over, once it has begun.
+    over: Option<Duration>,
 }
 
 /// A log in memory whose appends meet their fates one after the other.
@@ -63,8 +65,7 @@ struct FatefulLog {
     inner: MemoryLog<Letter>,
     fates: Arc<Mutex<VecDeque<Fate>>>,
     clock: Clock,
-    /// What is to come, and when what has begun is over.
-    outage: Arc<Mutex<Option<(Outage, Option<Duration>)>>>,
+    outage: Arc<Mutex<Option<Outage>>>,
 }
 
 impl FatefulLog {
@@ -78,13 +79,13 @@ impl FatefulLog {
     }
 
     fn fail(&self, outage: Outage) {
-        *self.outage.lock().unwrap() = Some((outage, None));
+        *self.outage.lock().unwrap() = Some(outage);
     }
 
     /// It is opened, or read.
     fn reach(&self) -> Result<(), LogError> {
         let mut coming = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((outage, until)) = &mut *coming else {
+        let Some(outage) = &mut *coming else {
             return Ok(());
         };
         if outage.reads_before > 0 {
@@ -92,7 +93,7 @@ impl FatefulLog {
             return Ok(());
         }
         let now = self.clock.now();
-        if now >= *until.get_or_insert(now + outage.time) {
+        if now >= *outage.over.get_or_insert(now + outage.time) {
             *coming = None;
             return Ok(());
         }
@@ -211,6 +212,7 @@ const AWAY: Outage = Outage {
     reads_before: 0,
     time: Duration::from_secs(300),
     kind: FailureKind::Transient,
+    over: None,
 };
 
 /// It could not even be opened, or was away once some of it had been read.

@@ -294,7 +294,9 @@ impl Model {
 
     /// Puts a snapshot into the log and drops what is before it, if nothing is being appended.
     pub(crate) fn compact(&mut self) {
-        if self.under_way.is_none() && !self.log_lost && self.coordinator.open_tick().is_some() {
+        // A snapshot has what closed ticks come to, so it comes after their bindings.
+        let bound = self.under_way.is_none() && self.coordinator.tables().ticks_waiting == 0;
+        if bound && !self.log_lost && self.coordinator.open_tick().is_some() {
             tell!(self, "the log is compacted");
             let snapshot = LogRecord::Snapshot(self.coordinator.snapshot());
             self.put_into_log(vec![snapshot]);
@@ -322,7 +324,17 @@ impl Model {
         verdict
     }
 
+    /// A piece without what is past the stop of its split, as the operator cuts it.
+    fn up_to_stop(&self, reader: usize, piece: &Piece<Leaf, Batch>) -> Piece<Leaf, Batch> {
+        let stop = self.readers[reader].state.stop_within(piece);
+        Piece {
+            end: stop.unwrap_or(piece.end),
+            ..piece.clone()
+        }
+    }
+
     fn piece(&mut self, reader: usize, piece: &Piece<Leaf, Batch>) -> Verdict {
+        let piece = &self.up_to_stop(reader, piece);
         let state = &mut self.readers[reader].state;
         let tick = state.emitting_at().expect("asked before");
         let verdict = state.handle_piece(piece, self.now);
@@ -377,8 +389,9 @@ impl Model {
                 "reader {reader} holds back a piece of {}",
                 piece.split
             );
+            let piece = self.up_to_stop(reader, piece);
             let state = &mut self.readers[reader].state;
-            state.park(piece.clone());
+            state.park(piece);
             self.act(reader);
         }
         next

@@ -206,6 +206,7 @@ impl Watch {
             Directive::Prepare(_)
             | Directive::Tick { .. }
             | Directive::Durable(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
             | Directive::Explained(_)
@@ -262,6 +263,7 @@ impl Watch {
             | Directive::Prepare(_)
             | Directive::Revoke { .. }
             | Directive::Durable(_)
+            | Directive::Emit(_)
             | Directive::BeginReplay(_)
             | Directive::Replay(_)
             | Directive::Explained(_)
@@ -279,6 +281,12 @@ impl Watch {
         };
         match report {
             Report::Released {
+                reader,
+                split,
+                split_epoch,
+                ..
+            }
+            | Report::Lost {
                 reader,
                 split,
                 split_epoch,
@@ -394,6 +402,7 @@ impl Watch {
             ("deadlines", tables.deadlines, tables.splits),
             ("unsettled splits", tables.unsettled, 2 * splits + 2),
             ("seconds of moves", tables.moves, 61),
+            ("splits asked about", tables.identifying, splits),
         ];
         for (what, size, bound) in bounds {
             assert!(

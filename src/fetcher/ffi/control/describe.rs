@@ -77,6 +77,17 @@ impl ControlClient {
         Ok(chosen(topics, described?))
     }
 
+    /// Asks any broker for all that it knows, so that what the client knows of the cluster is of the one
+    /// that it reaches now.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster does not answer.
+    pub(crate) fn refresh(&mut self, timeout: Duration) -> Result<(), ControlError> {
+        let call = self.begin(timeout);
+        self.list(call).map(drop)
+    }
+
     fn ask_controller(
         &mut self,
         topics: &[TopicName],

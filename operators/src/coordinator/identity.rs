@@ -1,0 +1,248 @@
+//! Whether splits still are what they were, before what was read of them becomes durable.
+//!
+//! A split that was replaced by another one of the same name is read on without an error, and what is
+//! read is of the other one. What splits are only ever changes forward, so an answer that is asked for
+//! after the records of a tick were read, and is as before, shows that they are of the old one. It is
+//! asked before the binding of the tick goes to the log, for all ticks that wait at once. If the answer
+//! differs, the tick never becomes durable: what was emitted at it can be taken back only by another run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::{Coordinator, Intention, Phase};
+use crate::assignor::Assignor;
+use crate::binding::Binding;
+use crate::discovery::DiscoveryRequest;
+use crate::epoch::RequestId;
+use crate::event::SourceEvent;
+use crate::health::{Health, HealthStatus};
+use crate::log::LogRecord;
+use crate::split::{Metadata, Split};
+use crate::tick::Tick;
+
+/// Which bindings may go to the log.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Proofs<S: Split> {
+    /// Bindings up to this tick may.
+    proven: Option<Tick>,
+    /// What is asked for the bindings that wait.
+    question: Option<Question<S>>,
+    /// Splits that stand for others and for which no answer came in time.
+    silent: BTreeSet<S>,
+    /// When all that was asked was last answered.
+    answered: Option<Duration>,
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Question<S: Split> {
+    request: RequestId,
+    /// Those of the splits that stand for others that were not answered.
+    missing: BTreeSet<S>,
+    /// The last tick that it is for.
+    up_to: Tick,
+    /// When what is missing is not waited for any longer.
+    due: Duration,
+}
+
+impl<S: Split> Default for Proofs<S> {
+    fn default() -> Self {
+        Self {
+            proven: None,
+            question: None,
+            silent: BTreeSet::new(),
+            answered: None,
+        }
+    }
+}
+
+impl<S: Split> Proofs<S> {
+    /// When an answer is not waited for any longer.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.question.as_ref().map(|question| question.due)
+    }
+
+    /// How many splits are asked about.
+    pub(super) fn len(&self) -> usize {
+        let question = self.question.as_ref();
+        question.map_or(0, |question| question.missing.len()) + self.silent.len()
+    }
+}
+
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
+    /// How many of the records that wait may go to the log: those before the first binding that is not
+    /// proven.
+    pub(super) fn proven_records(&self) -> usize {
+        let all = self.to_append.len();
+        if self.options.identify_every.is_none() {
+            return all;
+        }
+        let unproven = |record: &LogRecord<S>| {
+            let binding = binding_of(record);
+            binding.is_some_and(|binding| Some(binding.tick) > self.proofs.proven)
+        };
+        self.to_append.iter().position(unproven).unwrap_or(all)
+    }
+
+    /// Goes on with proving what waits to become durable.
+    pub(super) fn prove(&mut self, now: Duration) {
+        let Some(every) = self.options.identify_every else {
+            return;
+        };
+        self.end_question(now);
+        if self.proofs.question.is_some() || self.phase != Phase::Running {
+            return;
+        }
+        let Some(up_to) = self.last_unproven() else {
+            return;
+        };
+        let asked = match self.stand_ins() {
+            Ok(asked) => asked,
+            Err(why) => return self.wedge("source", why),
+        };
+        let lately = (self.proofs.answered).is_some_and(|answered| now < answered + every);
+        if asked.is_empty() || lately {
+            self.proofs.proven = Some(up_to);
+            return;
+        }
+        let request = self.next_request();
+        self.proofs.question = Some(Question {
+            request,
+            missing: asked.clone(),
+            up_to,
+            due: now + self.options.identify_within,
+        });
+        let splits = asked.into_iter().collect();
+        let identify = DiscoveryRequest::Identify { request, splits };
+        self.intentions.push_back(Intention::Ask(identify));
+    }
+
+    /// Ends the question under way if it is answered, or was waited for for long enough.
+    fn end_question(&mut self, now: Duration) {
+        let over = |question: &mut Question<S>| question.missing.is_empty() || question.due <= now;
+        let Some(question) = self.proofs.question.take_if(over) else {
+            return;
+        };
+        self.proofs.proven = Some(question.up_to);
+        if question.missing.is_empty() {
+            self.proofs.answered = Some(now);
+        }
+        // A dead cluster must not hold the frontier for ever.
+        for split in question.missing {
+            let message = format!(
+                "it is not known whether it still is what it was: no answer within {:?}; ticks become \
+                 durable without one until it comes",
+                self.options.identify_within
+            );
+            let subject = format!("split {split}");
+            let health = Health::new(subject, HealthStatus::Waiting, message);
+            self.tell(SourceEvent::Health(health));
+            self.proofs.silent.insert(split);
+        }
+    }
+
+    /// The last tick whose binding waits and is not proven.
+    fn last_unproven(&self) -> Option<Tick> {
+        let last = self.to_append.iter().rev().find_map(binding_of)?.tick;
+        (Some(last) > self.proofs.proven).then_some(last)
+    }
+
+    /// One split for each group and identity of those that moved in ticks that wait, unless an answer
+    /// for it is late.
+    ///
+    /// # Errors
+    ///
+    /// If one of those that moved is known to be another one by now.
+    fn stand_ins(&self) -> Result<BTreeSet<S>, String> {
+        let silent: BTreeSet<_> = (self.proofs.silent.iter())
+            .map(S::Metadata::group_of)
+            .collect();
+        let mut asked = BTreeMap::new();
+        for record in &self.to_append {
+            let binding = binding_of(record);
+            let Some(binding) = binding.filter(|one| Some(one.tick) > self.proofs.proven) else {
+                continue;
+            };
+            for range in &binding.ranges {
+                let entry = self.splits.get(&range.split);
+                // What is not known contradicts nothing.
+                let Some((entry, identity)) =
+                    entry.and_then(|entry| Some((entry, entry.identity.as_ref()?)))
+                else {
+                    continue;
+                };
+                if let Some(other) = &entry.replaced_by {
+                    return Err(self.replaced_words(&range.split, identity, other));
+                }
+                let group = S::Metadata::group_of(&range.split);
+                if !silent.contains(&group) {
+                    asked.entry((group, identity)).or_insert(&range.split);
+                }
+            }
+        }
+        Ok(asked.into_values().cloned().collect())
+    }
+
+    fn replaced_words(&self, split: &S, known: &S::Identity, found: &S::Identity) -> String {
+        let tick = self.last_unproven().or(self.ticks.last_closed);
+        format!(
+            "split {split} was replaced by another one of the same name while it was read: {}; tick {} and \
+             what came after it never become durable, and this run ends: start it again, and the split \
+             stays at its last bound position, or does what its policy says",
+            S::difference(known, found),
+            tick.unwrap_or_default()
+        )
+    }
+
+    /// The discovery says what splits are.
+    pub(super) fn identified(&mut self, request: RequestId, splits: Vec<(S, Option<S::Identity>)>) {
+        for (split, found) in splits {
+            let question = self.proofs.question.as_mut();
+            if let Some(question) = question.filter(|question| question.request == request) {
+                question.missing.remove(&split);
+            }
+            let late = self.proofs.silent.remove(&split);
+            let known = (self.splits.get(&split)).and_then(|entry| entry.identity.as_ref());
+            if let (Some(known), Some(found)) = (known, &found)
+                && S::contradicts(known, found)
+            {
+                let why = self.replaced_words(&split, known, found);
+                return self.wedge("source", why);
+            }
+            if late {
+                self.tell_identified(&split);
+            }
+        }
+    }
+
+    fn tell_identified(&mut self, split: &S) {
+        let subject = format!("split {split}");
+        let message = "it still is what it was";
+        let health = Health::new(subject, HealthStatus::Well, message);
+        self.tell(SourceEvent::Health(health));
+    }
+
+    /// The discovery has found splits of a group, so it can say again what they are.
+    pub(super) fn heard_of(&mut self, group: &<S::Metadata as Metadata<S>>::Group) {
+        if self.proofs.silent.is_empty() {
+            return;
+        }
+        let all = std::mem::take(&mut self.proofs.silent);
+        let (heard, silent) = all
+            .into_iter()
+            .partition(|split| S::Metadata::group_of(split) == *group);
+        self.proofs.silent = silent;
+        let heard: BTreeSet<S> = heard;
+        for split in heard {
+            self.tell_identified(&split);
+        }
+    }
+}
+
+/// The binding that a record is, if it is one.
+fn binding_of<S: Split>(record: &LogRecord<S>) -> Option<&Binding<S>> {
+    if let LogRecord::Binding(binding) = record {
+        Some(binding)
+    } else {
+        None
+    }
+}

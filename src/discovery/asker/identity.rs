@@ -1,0 +1,256 @@
+//! What splits are, and what there is of those whose next record is not there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use timely_splits::discovery::DiscoveryEvent;
+use timely_splits::epoch::RequestId;
+use timely_splits::loss::Remains;
+
+use super::{Asker, DEFINITE, TRANSIENT};
+use crate::discovery::inbox::WantedIdentities;
+use crate::discovery::outlet::Unheard;
+use crate::discovery::starts::Backoff;
+use crate::fetcher::ffi::control::{ControlClient, ControlError, Isolation, Place, TopicAnswer};
+use crate::model::{KafkaClusterId, KafkaIdentity, KafkaSplit, TopicName};
+
+/// The longest time between two attempts.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// Questions about what splits are, each asked until it is answered.
+#[derive(Debug)]
+pub(super) struct Identities {
+    identities: Vec<WantedIdentities>,
+    judgements: BTreeMap<KafkaSplit, RequestId>,
+    due: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Default for Identities {
+    fn default() -> Self {
+        Self {
+            identities: Vec::new(),
+            judgements: BTreeMap::new(),
+            due: None,
+            backoff: Backoff::new(),
+        }
+    }
+}
+
+impl Identities {
+    /// Asks from `now` on.
+    pub(super) fn want(
+        &mut self,
+        identities: Vec<WantedIdentities>,
+        judgements: BTreeMap<KafkaSplit, RequestId>,
+        now: Instant,
+    ) {
+        if !identities.is_empty() || !judgements.is_empty() {
+            self.identities.extend(identities);
+            self.judgements.extend(judgements);
+            self.due = Some(now);
+        }
+    }
+
+    /// When to ask next.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let wanted = !self.identities.is_empty() || !self.judgements.is_empty();
+        self.due.filter(|_| wanted)
+    }
+
+    /// Keeps the splits that `kept` says are still wanted.
+    pub(super) fn retain(&mut self, kept: impl Fn(&KafkaSplit) -> bool) {
+        for wanted in &mut self.identities {
+            wanted.splits.retain(&kept);
+        }
+        self.identities.retain(|wanted| !wanted.splits.is_empty());
+        self.judgements.retain(|split, _| kept(split));
+    }
+
+    fn topics(&self) -> Vec<TopicName> {
+        let identified = self.identities.iter().flat_map(|wanted| &wanted.splits);
+        let splits = identified.chain(self.judgements.keys());
+        let topics: BTreeSet<_> = splits.map(|split| split.topic.clone()).collect();
+        topics.into_iter().collect()
+    }
+}
+
+/// What is said about topics, and which Kafka cluster says it.
+pub(super) type Described = (Vec<TopicAnswer>, Option<KafkaClusterId>);
+
+/// Describes topics, and says which Kafka cluster they are of.
+///
+/// A client can have an answer about topics of the cluster that is now behind its addresses, and still
+/// take it for the one before. So if a topic is another one than was `known`, it is asked which cluster
+/// it is before anybody takes it for a topic that was created again.
+pub(super) fn ask<'a>(
+    client: &mut ControlClient,
+    topics: &[TopicName],
+    known: impl Fn(&TopicName) -> Option<&'a KafkaIdentity>,
+    timeout: Duration,
+) -> Result<Described, ControlError> {
+    let answers = client.describe_topics(topics, timeout)?;
+    let is_other = |answer: &TopicAnswer| {
+        let known = known(&answer.topic).and_then(|known| known.topic);
+        let found = answer.found.as_ref().ok().and_then(|found| found.id);
+        matches!((known, found), (Some(known), Some(found)) if known != found)
+    };
+    if answers.iter().any(is_other) {
+        client.refresh(timeout)?;
+    }
+    let id = client.cluster_id(timeout)?;
+    Ok((answers, id))
+}
+
+/// That a name reaches another Kafka cluster than it did.
+fn foreign_words(was: &KafkaClusterId, is: &KafkaClusterId) -> String {
+    format!(
+        "another Kafka cluster answers at its address: its id was {}, and is {}; nothing of it is read; \
+         expected the one before, or that its splits are readmitted",
+        was.0, is.0
+    )
+}
+
+impl Asker {
+    /// Asks what splits are, and what there is of them, as far as that is wanted and due.
+    pub(super) fn identify(&mut self) -> Result<(), Unheard> {
+        if self.identities.due().is_none_or(|due| due > Instant::now()) {
+            return Ok(());
+        }
+        let Some(target) = self.target.clone() else {
+            return Ok(());
+        };
+        let connected = self.connect(&target.properties)?;
+        let Some((_, client)) = self.client.as_mut().filter(|_| connected) else {
+            self.identify_later();
+            return Ok(());
+        };
+        let topics = self.identities.topics();
+        let known = |topic: &TopicName| self.findings.identity(topic);
+        let described = ask(client, &topics, known, self.options.timeout);
+        match described {
+            Ok((answers, cluster)) => self.identified(answers, cluster.as_ref())?,
+            Err(error) => {
+                let subject = format!("cluster {}", self.cluster);
+                let message = format!("asking for its topics failed: {error}");
+                self.voice.say(&subject, TRANSIENT, &message)?;
+                self.renew(&target.properties);
+                self.identify_later();
+                return Ok(());
+            }
+        }
+        if self.identities.due().is_some() {
+            self.identify_later();
+        } else {
+            self.identities.backoff = Backoff::new();
+        }
+        Ok(())
+    }
+
+    /// Says whether the Kafka cluster that answers is the one that the log knows by this name.
+    pub(super) fn compare(
+        &mut self,
+        subject: &str,
+        id: Option<&KafkaClusterId>,
+    ) -> Result<(), Unheard> {
+        let was = id.and_then(|id| self.claims.contradicted(&self.cluster, id));
+        self.foreign = was.is_some();
+        match (was, id) {
+            (Some(was), Some(id)) => {
+                let message = foreign_words(&was, id);
+                self.voice.say(subject, DEFINITE, &message)
+            }
+            _ => self.voice.well(subject, "it answers"),
+        }
+    }
+
+    fn identify_later(&mut self) {
+        let wait = self.identities.backoff.failed(BACKOFF_MAX);
+        self.identities.due = Some(Instant::now() + wait);
+    }
+
+    /// Answers what can be by what topics are; the rest stays.
+    fn identified(
+        &mut self,
+        answers: Vec<TopicAnswer>,
+        cluster: Option<&KafkaClusterId>,
+    ) -> Result<(), Unheard> {
+        // Without an answer for a topic it is not known what it is; without a topic it is nothing.
+        let mut topics: BTreeMap<TopicName, Option<KafkaIdentity>> = BTreeMap::new();
+        for TopicAnswer { topic, found } in answers {
+            match found {
+                Ok(found) => {
+                    let identity = KafkaIdentity {
+                        cluster: cluster.cloned(),
+                        topic: found.id,
+                    };
+                    topics.insert(topic, Some(identity));
+                }
+                Err(ControlError::UnknownTopic | ControlError::NotListed) => {
+                    topics.insert(topic, None);
+                }
+                Err(_) => {}
+            }
+        }
+        for mut wanted in std::mem::take(&mut self.identities.identities) {
+            let (known, unknown): (Vec<_>, Vec<_>) =
+                (wanted.splits.into_iter()).partition(|split| topics.contains_key(&split.topic));
+            let identity = |split: &KafkaSplit| topics.get(&split.topic).cloned().flatten();
+            let splits = known.into_iter().map(|split| {
+                let identity = identity(&split);
+                (split, identity)
+            });
+            let request = wanted.request;
+            let splits = splits.collect();
+            self.outlet
+                .send(DiscoveryEvent::Identified { request, splits })?;
+            wanted.splits = unknown;
+            if !wanted.splits.is_empty() {
+                self.identities.identities.push(wanted);
+            }
+        }
+        self.judge(&topics)
+    }
+
+    /// Says what there is of splits, where it is known what they are.
+    fn judge(
+        &mut self,
+        topics: &BTreeMap<TopicName, Option<KafkaIdentity>>,
+    ) -> Result<(), Unheard> {
+        let asked: Vec<_> = (self.identities.judgements.iter())
+            .filter_map(|(split, request)| {
+                let identity = topics.get(&split.topic)?.clone()?;
+                Some((split.clone(), *request, identity))
+            })
+            .collect();
+        let Some((_, client)) = self.client.as_mut().filter(|_| !asked.is_empty()) else {
+            return Ok(());
+        };
+        // Where a partition ends, whatever may be read of it.
+        let mut offsets = |place| {
+            let questions: Vec<_> = (asked.iter())
+                .map(|(split, _, _)| ((split.topic.clone(), split.partition), place))
+                .collect();
+            client.list_offsets(&questions, Isolation::Uncommitted, self.options.timeout)
+        };
+        let (firsts, ends) = (offsets(Place::Beginning), offsets(Place::End));
+        let answers = firsts.into_iter().zip(ends).zip(asked);
+        for ((first, end), (split, request, identity)) in answers {
+            let (Ok(Some(first)), Ok(Some(end))) = (first, end) else {
+                continue;
+            };
+            self.identities.judgements.remove(&split);
+            let remains = Remains {
+                identity: Some(identity),
+                first,
+                end,
+            };
+            self.outlet.send(DiscoveryEvent::Judged {
+                request,
+                split,
+                remains,
+            })?;
+        }
+        Ok(())
+    }
+}
