@@ -112,8 +112,8 @@ fn check(arguments: &Arguments) -> Result<(), String> {
 
 /// Prints what the metadata in one file would change of that in another.
 #[expect(clippy::print_stdout, reason = "it is what was asked for")]
-fn plan(before: &Path, after: &Path) -> ExitCode {
-    let asked = [before, after].map(|path| {
+fn plan(file: &Path, next: &Path) -> ExitCode {
+    let asked = [file, next].map(|path| {
         let answer = FileMetadataService::new(path).ask(Instant::now() + CHECK_WITHIN);
         let checked = answer.and_then(|metadata| metadata.check().map(|()| metadata));
         checked.map_err(|error| error.words())
