@@ -91,6 +91,8 @@ pub(crate) struct Plan {
     /// How long after it was given first an answer must be given again that loses much, if it is not as
     /// the default says.
     pub(crate) confirmed_after: Option<Duration>,
+    /// Whether an answer is believed at once that loses much.
+    pub(crate) unguarded: bool,
     /// The group to which offsets are committed, and how often, if they are.
     pub(crate) commits: Option<(String, Duration)>,
     pub(crate) losses: LossRules,
@@ -115,6 +117,7 @@ impl Plan {
             going_on: GoingOn::After,
             late_readers: false,
             confirmed_after: None,
+            unguarded: false,
             commits: None,
             losses: LossRules::default(),
         }
@@ -149,6 +152,9 @@ impl Plan {
         let mut options = MetadataOptions::default();
         if let (Some(after), Some(guard)) = (self.confirmed_after, &mut options.shrink_guard) {
             guard.confirmed_after = after;
+        }
+        if self.unguarded {
+            options.shrink_guard = None;
         }
         builder
             .metadata_options(options)
