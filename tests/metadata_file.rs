@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService};
 use timely_kafka::model::{
-    ClientProperties, KafkaStream, StartAt, StartRules, StopAt, StreamsMetadata, TopicName,
+    ClientProperties, KafkaStream, OnReturn, StartAt, StartRules, StopAt, StreamsMetadata,
+    TopicName,
 };
 
 const YAML: &str = "\
@@ -325,12 +326,15 @@ clusters:
 streams:
   orders:
     new_partitions: { before_now: 15m }
+    new_clusters: latest
+    on_return: read_again
     start: { topics: [a] }
     stop: end
     east:
       stop: never
       start: { time_ms: 5 }
       new_partitions: latest
+      new_topics: earliest
       topics:
         - a
         - name: b
@@ -342,8 +346,10 @@ streams:
 
 const RULES_JSON: &str = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
   "start": {"properties": {"bootstrap.servers": "h"}}},
- "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "start": {"topics": ["a"]},
-  "stop": "end", "east": {"stop": "never", "start": {"time_ms": 5}, "new_partitions": "latest", "topics": ["a",
+ "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "new_clusters": "latest",
+  "on_return": "read_again", "start": {"topics": ["a"]},
+  "stop": "end", "east": {"stop": "never", "start": {"time_ms": 5}, "new_partitions": "latest",
+  "new_topics": "earliest", "topics": ["a",
    {"name": "b", "start": {"positions": {"0": 17, "3": 0},
     "otherwise": {"group": "billing", "otherwise": {"before_end": 10}}},
     "stop": {"positions": {"1": 20}, "otherwise": {"group": "billing",
@@ -354,12 +360,15 @@ clusters.east.properties."bootstrap.servers" = "h"
 clusters.start.properties."bootstrap.servers" = "h"
 [streams.orders]
 new_partitions.before_now = "900000ms"
+new_clusters = "latest"
+on_return = "read_again"
 start.topics = ["a"]
 stop = "end"
 [streams.orders.east]
 stop = "never"
 start.time_ms = 5
 new_partitions = "latest"
+new_topics = "earliest"
 topics = ["a", { name = "b", start.positions = { 0 = 17, 3 = 0 }, start.otherwise.group = "billing",
   start.otherwise.otherwise.before_end = 10, stop.positions.1 = 20,
   stop.otherwise = { group = "billing", otherwise.time_ms = 9 } }]
@@ -390,7 +399,10 @@ fn where_reading_starts_is_read_from_each_notation() {
         .with_starts(StartRules {
             start: None,
             new_partitions: Some(StartAt::BeforeNow(Duration::from_secs(900))),
-        });
+            new_clusters: Some(StartAt::Latest),
+            ..StartRules::default()
+        })
+        .with_return(OnReturn::ReadAgain);
     stream.stop = Some(StopAt::End);
     let east = stream.clusters.get_mut("east").unwrap();
     let billing = StopAt::committed("billing", StopAt::Time { record_time_ms: 9 });
@@ -399,6 +411,7 @@ fn where_reading_starts_is_read_from_each_notation() {
     east.topic_stops.insert(b, stop);
     east.stop = Some(StopAt::Never);
     east.starts.new_partitions = Some(StartAt::Latest);
+    east.starts.new_topics = Some(StartAt::Earliest);
     let expected = clusters(stream);
 
     assert_eq!(read("yaml", RULES_YAML).unwrap(), expected);

@@ -15,6 +15,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) metadata: PathBuf,
 
+    /// Print what this file would change if it took the place of the other one, and end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+
     /// The stream to read
     #[arg(long, value_name = "NAME")]
     pub(crate) stream: String,

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release --example tail -- --metadata streams.yaml --stream orders
 //! cargo run --release --example tail -- --metadata streams.yaml --stream orders --json | jq .value
+//! cargo run --release --example tail -- --metadata streams.yaml --stream orders --plan next.yaml
 //! cargo run --release --example tail -- --help
 //! ```
 //!
@@ -26,6 +27,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use timely_kafka::metadata::MetadataService;
-use timely_kafka::model::StreamId;
+use timely_kafka::model::{MetadataChange, StreamId};
 use timely_kafka::timely::dataflow::operators::Inspect;
 use timely_kafka::timely::dataflow::{ProbeHandle, Scope};
 use timely_kafka::{
@@ -74,6 +76,9 @@ fn main() -> ExitCode {
         complain(&words);
         return ExitCode::from(USAGE);
     }
+    if let Some(next) = &arguments.plan {
+        return plan(&arguments.metadata, next);
+    }
     match tail(&arguments, &ending) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -103,6 +108,26 @@ fn check(arguments: &Arguments) -> Result<(), String> {
         &arguments.metadata,
         &known,
     ))
+}
+
+/// Prints what the metadata in one file would change of that in another.
+#[expect(clippy::print_stdout, reason = "it is what was asked for")]
+fn plan(file: &Path, next: &Path) -> ExitCode {
+    let asked = [file, next].map(|path| {
+        let answer = FileMetadataService::new(path).ask(Instant::now() + CHECK_WITHIN);
+        let checked = answer.and_then(|metadata| metadata.check().map(|()| metadata));
+        checked.map_err(|error| error.words())
+    });
+    match asked {
+        [Ok(before), Ok(after)] => {
+            println!("{}", MetadataChange::between(&before, &after));
+            ExitCode::SUCCESS
+        }
+        [Err(words), _] | [_, Err(words)] => {
+            complain(&words);
+            ExitCode::from(USAGE)
+        }
+    }
 }
 
 /// Reads and prints until it is asked to end; whether everything could be read and printed.

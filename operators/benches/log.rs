@@ -142,6 +142,7 @@ fn snapshot(tick: u64, splits: u64) -> LogRecord<Number> {
         reserved: Tick(tick),
         bound: Some(Tick(tick)),
         metadata: None,
+        first: None,
         count: splits,
         splits: all.collect(),
         split_epochs: SplitEpoch(1_000),

@@ -103,10 +103,8 @@ pub enum DiscoveryRequest<S: Split> {
         request: RequestId,
         /// The split, which the latest metadata lists.
         split: S,
-        /// Whether other splits of its group were known before it was found, in this run or an
-        /// earlier one: then it begins where it begins, whatever the rule, since what was written
-        /// between its creation and its discovery must not be lost.
-        sibling: bool,
+        /// Beside what it appeared, which can decide about its rule.
+        appeared: Appeared,
     },
     /// Find out whether ranges can still be read that were read before.
     Check {
@@ -129,6 +127,23 @@ pub enum DiscoveryRequest<S: Split> {
         /// The split.
         split: S,
     },
+}
+
+/// Beside what a split appeared.
+///
+/// What comes later can have another rule than what was there from the beginning: what was written
+/// between its creation and its discovery may have to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Appeared {
+    /// Beside nothing: the first metadata that the log knows lists its group.
+    #[default]
+    AtFirst,
+    /// Beside other places: the first metadata lists no group of its place.
+    WithPlace,
+    /// Beside other groups of its place: the first metadata does not list its group.
+    WithGroup,
+    /// Beside other splits of its group, which were known before, in this run or an earlier one.
+    InGroup,
 }
 
 /// What a discovery found out.

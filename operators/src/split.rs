@@ -111,6 +111,19 @@ pub trait Metadata<S>: Portable {
     /// The groups that either of the two lists and the other does not.
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group>;
 
+    /// Whether it lists any group of the place that `group` is in, for example any topic of a cluster.
+    ///
+    /// By default there is one place, which is always there.
+    fn lists_place_of(&self, _group: &Self::Group) -> bool {
+        true
+    }
+
+    /// Whether a split of `group` that comes back is read from its start again, and not from where its
+    /// position was kept. By default none is.
+    fn reads_again(&self, _group: &Self::Group) -> bool {
+        false
+    }
+
     /// What is done about losses of `split`; `None` leaves it to the options of the source.
     fn loss_policy(&self, _split: &S, _kind: LossKind) -> Option<LossPolicy> {
         None
@@ -120,7 +133,7 @@ pub trait Metadata<S>: Portable {
     /// clusters, topics. A coordinator can hold back an answer that loses too much of a kind.
     ///
     /// By default nothing is ever lost, so nothing is held back.
-    fn losses(&self, _next: &Self) -> Vec<Loss> {
+    fn shrinks(&self, _next: &Self) -> Vec<Shrink> {
         Vec::new()
     }
 
@@ -132,7 +145,7 @@ pub trait Metadata<S>: Portable {
 
 /// What one metadata lists of a kind and another does not list any more.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Loss {
+pub struct Shrink {
     /// What the kind is called in the plural: `clusters`, `topics`.
     pub kind: &'static str,
     /// The names of what is lost.
@@ -141,7 +154,7 @@ pub struct Loss {
     pub of: usize,
 }
 
-impl Loss {
+impl Shrink {
     /// What of `before` is not in `after`.
     pub fn between<T: Display + Ord>(
         kind: &'static str,
@@ -165,7 +178,7 @@ impl Loss {
 /// The most names that a loss shows.
 const NAMES_MAX: usize = 5;
 
-impl Display for Loss {
+impl Display for Shrink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lost, kind) = (self.lost.len(), self.kind);
         write!(f, "{lost} of {} {kind} (", self.of)?;

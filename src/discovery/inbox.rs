@@ -59,6 +59,10 @@ pub(super) struct WantedStart {
 pub(super) enum Wanting {
     /// That of its topic.
     OfTopic,
+    /// That of its topic, which appeared along with its cluster.
+    OfNewCluster,
+    /// That of its topic, which appeared on a known cluster.
+    OfNewTopic,
     /// That of its topic for partitions that were added to it.
     OfNewPartitions,
     /// This one.

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
+use timely_splits::discovery::{Appeared, DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 use timely_splits::split::Split;
@@ -292,13 +292,15 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
             DiscoveryRequest::Resolve {
                 request,
                 split,
-                sibling,
+                appeared,
             } => self.ask(WantedStart {
                 request,
                 split,
-                rule: match sibling {
-                    true => Wanting::OfNewPartitions,
-                    false => Wanting::OfTopic,
+                rule: match appeared {
+                    Appeared::AtFirst => Wanting::OfTopic,
+                    Appeared::WithPlace => Wanting::OfNewCluster,
+                    Appeared::WithGroup => Wanting::OfNewTopic,
+                    Appeared::InGroup => Wanting::OfNewPartitions,
                 },
             }),
             DiscoveryRequest::Identify { request, splits } => self.identify(request, splits),

@@ -10,6 +10,9 @@ use super::MetadataError;
 use super::nearest::nearest_key;
 use crate::model::{ClusterId, StartRules, StreamId, StreamsMetadata, TopicName};
 
+/// The field that says what becomes of topics that come back.
+pub(super) const ON_RETURN: &str = "on_return";
+
 impl StreamsMetadata {
     /// Whether it can be read: every cluster that a stream names is described, and no two streams
     /// contradict each other.
@@ -65,13 +68,14 @@ impl StreamsMetadata {
     pub(crate) fn check_agreed(&self) -> Result<(), MetadataError> {
         for (cluster, topics) in self.topics() {
             for topic in topics {
-                self.check_topic(cluster, topic)?;
+                self.check_rules(cluster, topic)?;
+                self.check_returns(cluster, topic)?;
             }
         }
         Ok(())
     }
 
-    fn check_topic(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
+    fn check_rules(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
         let streams = self.streams.iter();
         let starts = streams
             .filter_map(|(id, stream)| Some((id, stream.starts_of(cluster, topic)?)))
@@ -98,6 +102,27 @@ impl StreamsMetadata {
             }),
         }
     }
+
+    fn check_returns(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
+        let streams = self.streams.iter();
+        let read = streams.filter(|(_, stream)| stream.reads(cluster, topic));
+        let mut said = read.filter_map(|(id, stream)| Some((id, stream.on_return?)));
+        let Some((first, there)) = said.next() else {
+            return Ok(());
+        };
+        let Some((id, here)) = said.find(|(_, here)| *here != there) else {
+            return Ok(());
+        };
+        Err(MetadataError::Contradictory {
+            cluster: cluster.clone(),
+            topic: topic.clone(),
+            rule: ON_RETURN,
+            said: Box::new([
+                (first.clone(), there.to_string()),
+                (id.clone(), here.to_string()),
+            ]),
+        })
+    }
 }
 
 /// The first two of the streams that say one thing differently, with what they say in words.
@@ -120,13 +145,14 @@ fn differing<'a, R: PartialEq + Display + 'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ClientProperties, KafkaStream, StartAt, StopAt};
+    use crate::model::{ClientProperties, KafkaStream, OnReturn, StartAt, StopAt};
 
     fn stream(start: Option<StartAt>, new_partitions: Option<StartAt>) -> KafkaStream {
         let read = KafkaStream::new().with_topics("east", ["orders"]).unwrap();
         read.with_starts(StartRules {
             start,
             new_partitions,
+            ..StartRules::default()
         })
     }
 
@@ -172,6 +198,23 @@ mod tests {
             "topic east/orders: 'start' is the given offset, otherwise latest in stream 'a' and the \
              given offset, otherwise latest (another one) in stream 'b'; expected the same in both, \
              or only in one"
+        );
+    }
+
+    /// S23.
+    #[test]
+    fn streams_that_contradict_each_other_about_what_comes_back_are_both_named() {
+        let returning = |on_return| stream(None, None).with_return(on_return);
+        let (resumed, again) = (OnReturn::Resume, OnReturn::ReadAgain);
+
+        assert_eq!(
+            checked([("a", returning(again)), ("b", stream(None, None))]),
+            Ok(())
+        );
+        assert_eq!(
+            checked([("a", returning(again)), ("b", returning(resumed))]).unwrap_err(),
+            "topic east/orders: 'on_return' is read_again in stream 'a' and resume in stream 'b'; \
+             expected the same in both, or only in one"
         );
     }
 

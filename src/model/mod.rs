@@ -1,5 +1,6 @@
 //! What the source speaks of: streams, clusters, splits and positions.
 
+mod change;
 mod loss;
 mod name;
 mod position;
@@ -13,6 +14,7 @@ mod stored_stops;
 mod stream;
 pub(crate) mod words;
 
+pub use self::change::{Changed, MetadataChange, RuleChange};
 pub use self::loss::LossRules;
 pub use self::name::{ClusterId, GroupId, NameError, StreamId, TopicName};
 pub use self::position::{KafkaPosition, LeaderEpoch, Offset};
@@ -21,4 +23,4 @@ pub(crate) use self::properties::is_secret;
 pub use self::split::{Generation, KafkaClusterId, KafkaIdentity, KafkaSplit, Partition, TopicId};
 pub use self::start::{StartAt, StartRules};
 pub use self::stop::StopAt;
-pub use self::stream::{ClusterMetadata, KafkaStream, StreamTopics, StreamsMetadata};
+pub use self::stream::{ClusterMetadata, KafkaStream, OnReturn, StreamTopics, StreamsMetadata};

@@ -128,23 +128,34 @@ pub struct StartRules {
     /// Where partitions start that are added to a topic whose other partitions are known; `None` leaves
     /// it to the next place. The default of a source is [`StartAt::Earliest`].
     pub new_partitions: Option<StartAt>,
+    /// Where topics start that appear on a known cluster after the source's first metadata; `None` leaves
+    /// it to the next place. Where no place says it, `start` holds.
+    pub new_topics: Option<StartAt>,
+    /// Where topics of clusters start that appear after the source's first metadata; `None` leaves it to
+    /// the next place. Where no place says it, `start` holds.
+    pub new_clusters: Option<StartAt>,
 }
 
 impl StartRules {
     /// What these rules say, and `farther` ones where they say nothing.
     pub(crate) fn or(&self, farther: &Self) -> Self {
+        let or =
+            |near: &Option<StartAt>, far: &Option<StartAt>| near.as_ref().or(far.as_ref()).cloned();
         Self {
-            start: self.start.clone().or_else(|| farther.start.clone()),
-            new_partitions: (self.new_partitions.clone())
-                .or_else(|| farther.new_partitions.clone()),
+            start: or(&self.start, &farther.start),
+            new_partitions: or(&self.new_partitions, &farther.new_partitions),
+            new_topics: or(&self.new_topics, &farther.new_topics),
+            new_clusters: or(&self.new_clusters, &farther.new_clusters),
         }
     }
 
     /// Each rule by its name in a metadata file.
-    pub(crate) fn by_name(&self) -> [(&'static str, Option<&StartAt>); 2] {
+    pub(crate) fn by_name(&self) -> [(&'static str, Option<&StartAt>); 4] {
         [
             ("start", self.start.as_ref()),
             ("new_partitions", self.new_partitions.as_ref()),
+            ("new_topics", self.new_topics.as_ref()),
+            ("new_clusters", self.new_clusters.as_ref()),
         ]
     }
 
@@ -184,11 +195,12 @@ mod tests {
     fn each_rule_is_that_of_the_nearest_place_that_gives_one() {
         let topic = StartRules {
             start: Some(StartAt::Latest),
-            new_partitions: None,
+            ..StartRules::default()
         };
         let stream = StartRules {
             start: Some(StartAt::Earliest),
             new_partitions: Some(StartAt::BeforeEnd { records: 1 }),
+            ..StartRules::default()
         };
 
         let both = topic.or(&stream);

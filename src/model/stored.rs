@@ -13,8 +13,8 @@ use super::stored_starts::{StartsMessage, TopicStartsMessage, restore_starts, st
 use super::stored_stops::{StopMessage, TopicStopMessage, restore_stop, stop_messages};
 use super::{
     ClientProperties, ClusterId, ClusterMetadata, Generation, KafkaClusterId, KafkaIdentity,
-    KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, Partition, StartAt,
-    StopAt, StreamId, StreamTopics, StreamsMetadata, TopicId, TopicName,
+    KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, OnReturn, Partition,
+    StartAt, StopAt, StreamId, StreamTopics, StreamsMetadata, TopicId, TopicName,
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -84,6 +84,9 @@ struct StreamMessage {
     lost_records: Option<u32>,
     #[prost(uint32, optional, tag = "9")]
     recreated_topic: Option<u32>,
+    /// 1: resume, 2: read again.
+    #[prost(uint32, optional, tag = "10")]
+    on_return: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -208,6 +211,10 @@ impl Stored for StreamsMetadata {
                 stop: stop_messages(described.stop.as_ref()),
                 lost_records: described.losses.lost_records.map(number_of),
                 recreated_topic: described.losses.recreated_topic.map(number_of),
+                on_return: described.on_return.map(|on_return| match on_return {
+                    OnReturn::Resume => 1,
+                    OnReturn::ReadAgain => 2,
+                }),
             });
         MetadataMessage {
             clusters: clusters.collect(),
@@ -233,6 +240,18 @@ impl Stored for StreamsMetadata {
             described.stop = restore_stop(stream.stop)?;
             described.losses.lost_records = stream.lost_records.map(policy_of).transpose()?;
             described.losses.recreated_topic = stream.recreated_topic.map(policy_of).transpose()?;
+            described.on_return = match stream.on_return {
+                None => None,
+                Some(1) => Some(OnReturn::Resume),
+                Some(2) => Some(OnReturn::ReadAgain),
+                Some(rule) => {
+                    let words = format!(
+                        "what becomes of what comes back, {rule}, is not known: use the version that \
+                         wrote it"
+                    );
+                    return Err(StoredError::new(WHAT, words));
+                }
+            };
             for read in stream.clusters {
                 let id = name(WHAT, ClusterId::new(&read.cluster))?;
                 described.clusters.insert(id, restore_topics(read)?);
@@ -336,7 +355,9 @@ mod tests {
             .with_starts(StartRules {
                 start: Some(StartAt::BeforeEnd { records: 3 }),
                 new_partitions: Some(StartAt::Latest),
+                ..StartRules::default()
             })
+            .with_return(OnReturn::ReadAgain)
             .with_stop("east", StopAt::End)
             .and_then(|stream| stream.with_topic_stop("east", "retry", StopAt::Never))
             .unwrap()

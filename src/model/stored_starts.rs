@@ -24,6 +24,10 @@ pub(super) struct StartsMessage {
     start: Vec<RuleMessage>,
     #[prost(message, repeated, tag = "2")]
     new_partitions: Vec<RuleMessage>,
+    #[prost(message, repeated, tag = "3")]
+    new_topics: Vec<RuleMessage>,
+    #[prost(message, repeated, tag = "4")]
+    new_clusters: Vec<RuleMessage>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -56,6 +60,8 @@ pub(super) fn starts_message(starts: &StartRules) -> Option<StartsMessage> {
     (!starts.is_silent()).then(|| StartsMessage {
         start: chain(starts.start.as_ref()),
         new_partitions: chain(starts.new_partitions.as_ref()),
+        new_topics: chain(starts.new_topics.as_ref()),
+        new_clusters: chain(starts.new_clusters.as_ref()),
     })
 }
 
@@ -64,6 +70,8 @@ pub(super) fn restore_starts(message: Option<StartsMessage>) -> Result<StartRule
     Ok(StartRules {
         start: restore_chain(message.start)?,
         new_partitions: restore_chain(message.new_partitions)?,
+        new_topics: restore_chain(message.new_topics)?,
+        new_clusters: restore_chain(message.new_clusters)?,
     })
 }
 
@@ -186,7 +194,9 @@ mod tests {
         ] {
             let starts = StartRules {
                 start: Some(rule.clone()),
-                new_partitions: Some(rule),
+                new_partitions: Some(rule.clone()),
+                new_topics: Some(rule.clone()),
+                new_clusters: Some(rule),
             };
             assert_eq!(through_the_log(&starts), Ok(starts));
         }

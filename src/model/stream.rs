@@ -1,10 +1,11 @@
 //! Kafka streams and the clusters they live in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 use timely_splits::loss::{LossKind, LossPolicy};
-use timely_splits::split::{Loss, Metadata};
+use timely_splits::split::{Metadata, Shrink};
 
 use super::{
     ClientProperties, ClusterId, KafkaSplit, LossRules, NameError, StartAt, StartRules, StopAt,
@@ -43,6 +44,32 @@ pub struct KafkaStream {
     pub stop: Option<StopAt>,
     /// What is done about records that are no longer there.
     pub losses: LossRules,
+    /// What becomes of a topic that comes back; `None` leaves it to other streams that read it, and
+    /// without them its partitions are resumed.
+    pub on_return: Option<OnReturn>,
+}
+
+/// What becomes of the partitions of a topic that was not listed for a while and comes back.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[non_exhaustive]
+pub enum OnReturn {
+    /// Reading goes on where the position was kept.
+    #[default]
+    Resume,
+    /// The position is forgotten, and reading starts by the rule again.
+    ReadAgain,
+}
+
+/// As a metadata file has it.
+impl Display for OnReturn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resume => "resume",
+            Self::ReadAgain => "read_again",
+        })
+    }
 }
 
 /// What a stream reads of one cluster.
@@ -111,6 +138,19 @@ impl KafkaStream {
         read.topics.insert(topic.clone());
         read.topic_starts.entry(topic).or_default().start = Some(start);
         Ok(self)
+    }
+
+    /// The same with `on_return` for topics that come back.
+    #[must_use]
+    pub fn with_return(mut self, on_return: OnReturn) -> Self {
+        self.on_return = Some(on_return);
+        self
+    }
+
+    /// Whether it reads a topic of a cluster.
+    pub(crate) fn reads(&self, cluster: &ClusterId, topic: &TopicName) -> bool {
+        let read = self.clusters.get(cluster);
+        read.is_some_and(|read| read.topics.contains(topic))
     }
 
     /// The same with the reading of `cluster` stopping at `stop`.
@@ -215,7 +255,19 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
         before.symmetric_difference(&after).cloned().collect()
     }
 
-    fn losses(&self, next: &Self) -> Vec<Loss> {
+    fn reads_again(&self, (cluster, topic): &Self::Group) -> bool {
+        let streams = self.streams.values();
+        let mut read = streams.filter(|stream| stream.reads(cluster, topic));
+        read.any(|stream| stream.on_return == Some(OnReturn::ReadAgain))
+    }
+
+    fn lists_place_of(&self, (cluster, _): &Self::Group) -> bool {
+        let mut streams = self.streams.values();
+        self.clusters.contains_key(cluster)
+            && streams.any(|stream| stream.clusters.contains_key(cluster))
+    }
+
+    fn shrinks(&self, next: &Self) -> Vec<Shrink> {
         let streams = |all: &Self| all.streams.keys().cloned().collect();
         let topics = |all: &Self| {
             let groups = all.groups().into_iter();
@@ -228,9 +280,9 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
             groups.map(|(cluster, _)| cluster).collect()
         };
         vec![
-            Loss::between("streams", &streams(self), &streams(next)),
-            Loss::between("clusters", &clusters(self), &clusters(next)),
-            Loss::between("topics", &topics(self), &topics(next)),
+            Shrink::between("streams", &streams(self), &streams(next)),
+            Shrink::between("clusters", &clusters(self), &clusters(next)),
+            Shrink::between("topics", &topics(self), &topics(next)),
         ]
     }
 }
@@ -352,6 +404,7 @@ mod tests {
             .with_starts(StartRules {
                 start: Some(StartAt::Earliest),
                 new_partitions: Some(StartAt::Latest),
+                ..StartRules::default()
             });
         StreamsMetadata::new().with_stream("b", stream).unwrap()
     }

@@ -20,6 +20,9 @@ use crate::model::{ClientProperties, KafkaSplit, LossRules, StartAt, StartRules,
 /// The default of [`KafkaSourceBuilder::memory`].
 const MEMORY: usize = 256 << 20;
 
+/// The default of [`KafkaSourceBuilder::keep_positions_for`].
+const KEEP_POSITIONS_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// The part of the memory that the clients may fill with what nobody took yet.
 const CLIENTS_SHARE: usize = 16;
 
@@ -106,6 +109,7 @@ pub(crate) struct Settings {
     pub(super) tick_interval: Duration,
     pub(super) discovery_interval: Duration,
     pub(super) metadata: MetadataOptions,
+    pub(super) keep_positions_for: Duration,
     pub(super) memory: usize,
     pub(super) resume: Resume,
     pub(super) commit_offsets: Option<CommitOffsets>,
@@ -126,6 +130,7 @@ impl Default for Settings {
             tick_interval: Duration::from_millis(100),
             discovery_interval: Duration::from_secs(5),
             metadata: MetadataOptions::default(),
+            keep_positions_for: KEEP_POSITIONS_FOR,
             memory: MEMORY,
             resume: Resume::Continue,
             commit_offsets: None,
@@ -248,6 +253,32 @@ impl KafkaSourceBuilder {
     #[must_use]
     pub fn new_partitions(mut self, start: StartAt) -> Self {
         self.settings.starts.new_partitions = Some(start);
+        self
+    }
+
+    /// Where reading starts in topics that appear on a known cluster after the source's first metadata,
+    /// where the metadata does not say it. By default [`start`](Self::start) holds, like for what was
+    /// there from the beginning.
+    #[must_use]
+    pub fn new_topics(mut self, start: StartAt) -> Self {
+        self.settings.starts.new_topics = Some(start);
+        self
+    }
+
+    /// Where reading starts in topics of clusters that appear after the source's first metadata, where
+    /// the metadata does not say it. By default [`start`](Self::start) holds, like for what was there
+    /// from the beginning.
+    #[must_use]
+    pub fn new_clusters(mut self, start: StartAt) -> Self {
+        self.settings.starts.new_clusters = Some(start);
+        self
+    }
+
+    /// How long the position of a partition is kept that the metadata does not list, or that does not
+    /// exist any more; seven days by default. When it comes back later than that, it starts by its rule.
+    #[must_use]
+    pub fn keep_positions_for(mut self, time: Duration) -> Self {
+        self.settings.keep_positions_for = time;
         self
     }
 

@@ -319,6 +319,7 @@ impl KafkaSource {
             assignor: parts.assignor,
             coordination: CoordinatorOptions {
                 resume: settings.resume,
+                kept_for: settings.keep_positions_for,
                 bounded: settings.bounded,
                 identify_every: Some(settings.identify_every),
                 identify_within: settings.identify_within,

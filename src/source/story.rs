@@ -3,18 +3,33 @@
 //! At `info` are the changes that a person made or has to know of, at `debug` what the source does
 //! about them split by split, at `trace` every tick.
 
+use std::sync::{Mutex, PoisonError};
+
 use timely_splits::binding::SplitError;
 use timely_splits::epoch::ReaderId;
 use timely_splits::event::{Observer, SourceEvent};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 use timely_splits::protocol::ReleaseReason;
 
-use crate::model::{KafkaSplit, StreamsMetadata};
+use crate::model::{KafkaSplit, MetadataChange, StreamsMetadata};
 
 /// An observer that tells the story of one worker, and then tells the user's.
 pub(super) fn observer(worker: usize, users: Option<Observer<KafkaSplit>>) -> Observer<KafkaSplit> {
+    // Told by worker 0 alone, and one epoch after the other.
+    let in_force = Mutex::new(None);
     Observer::new(move |event| {
         tell(worker, event);
+        if let SourceEvent::MetadataAdopted { epoch, metadata } = event {
+            let mut in_force = in_force.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(before) = in_force.replace(metadata.clone()) {
+                for line in MetadataChange::between(&before, metadata)
+                    .to_string()
+                    .lines()
+                {
+                    tracing::info!("metadata epoch {epoch}: {line}");
+                }
+            }
+        }
         if let Some(users) = &users {
             users.hear(event);
         }

@@ -210,6 +210,26 @@ fn sigusr1_has_it_said_what_is_read_from_where_on_and_why() {
 }
 
 #[test]
+fn a_plan_says_what_another_file_would_change() {
+    let clusters = Clusters::start(&["east", "west"], &["east"]);
+    let before = clusters.folder.path().join("before.json");
+    std::fs::copy(clusters.file(), &before).unwrap();
+    clusters.describe(&["west"]);
+    let after = clusters.file();
+
+    let mut tail = tail(&before, &["--plan", after.to_str().unwrap()]);
+
+    assert_eq!(tail.status(LINE_WITHIN), Some(0));
+    assert_eq!(
+        tail.rest_of_output(),
+        [
+            "- stream orders: topic east/orders",
+            "+ stream orders: topic west/orders"
+        ]
+    );
+}
+
+#[test]
 fn a_change_of_the_metadata_is_followed() {
     let clusters = Clusters::start(&["east", "west"], &["east"]);
     clusters.write("east", 0, numbered(0..10));

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the whole program is a test")]
 
+mod answers;
 mod backlogs;
 mod changes;
 mod crashes;
@@ -37,6 +38,7 @@ fn main() {
     let arguments = scenario::arguments();
     let trials = [
         shared(),
+        answers::trials(),
         backlogs::trials(),
         changes::trials(),
         crashes::trials(),

@@ -215,6 +215,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
         }
         self.forget_old(now);
+        self.read_again(now);
         self.tell_stale(now);
     }
 

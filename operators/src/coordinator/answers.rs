@@ -13,7 +13,7 @@ use super::{Coordinator, Phase};
 use crate::assignor::Assignor;
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
-use crate::split::{Loss, Metadata, Split};
+use crate::split::{Metadata, Shrink, Split};
 
 /// The subject of health about what is in force.
 const SUBJECT: &str = "metadata";
@@ -189,9 +189,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// What an answer would lose that is held back.
-    pub(super) fn held_back(&self) -> Vec<Loss> {
+    pub(super) fn held_back(&self) -> Vec<Shrink> {
         let held = self.answers.held.as_ref().zip(self.in_force());
-        let losses = held.map(|(held, before)| before.losses(&held.metadata));
+        let losses = held.map(|(held, before)| before.shrinks(&held.metadata));
         let mut losses = losses.unwrap_or_default();
         losses.retain(|loss| !loss.lost.is_empty());
         losses
@@ -271,7 +271,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         let guard = self.options.shrink_guard.filter(|_| !self.answers.settled);
         if let (Some(guard), Some(before)) = (guard, self.in_force()) {
-            let mut losses = before.losses(&metadata);
+            let mut losses = before.shrinks(&metadata);
             losses.retain(|loss| loss.exceeds(guard.loss_percent_max));
             if !losses.is_empty() {
                 self.hold(metadata, &losses, guard, now);
@@ -285,12 +285,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.adopt(metadata, now);
     }
 
-    fn hold(&mut self, metadata: S::Metadata, losses: &[Loss], guard: ShrinkGuard, now: Duration) {
+    fn hold(
+        &mut self,
+        metadata: S::Metadata,
+        losses: &[Shrink],
+        guard: ShrinkGuard,
+        now: Duration,
+    ) {
         // What was in force before a restart is read on meanwhile.
         self.fall_back(now);
         let since = now;
         self.answers.held = Some(Held { metadata, since });
-        let losses: Vec<_> = losses.iter().map(Loss::to_string).collect();
+        let losses: Vec<_> = losses.iter().map(Shrink::to_string).collect();
         let (losses, epoch) = (losses.join(" and "), self.metadata_epoch);
         let message = format!(
             "an answer that loses {losses} is held back; epoch {epoch} stays in force until the \

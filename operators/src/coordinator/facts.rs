@@ -12,7 +12,7 @@ use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::binding::Binding;
 use crate::defect::{self, Defect};
-use crate::discovery::{DiscoveryRequest, FoundSplit};
+use crate::discovery::{Appeared, DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
 use crate::explain::OriginKind;
@@ -32,6 +32,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.metadata_epoch = self.metadata_epoch.max(epoch);
             self.answers.stored = Some(metadata);
         }
+        self.first = restored.first;
         self.rewound = restored.rewound;
         self.restore_bounded(restored.all_found, &restored.splits);
         self.replaying = restored.replay.map(Replaying::new);
@@ -96,6 +97,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         self.bound.remove(split);
         self.quarantined.remove(split);
+        self.to_read_again.remove(split);
         self.planning.forget(split);
         self.look_for_end(split);
         let origin = split.origin();
@@ -152,6 +154,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             None => self.groups.keys().cloned().collect(),
         };
         self.planning.calm(now, self.options.calm_for);
+        self.first.get_or_insert_with(|| metadata.clone());
         self.metadata = Some(metadata.clone());
         // The epoch reaches every reader before any assignment that is made under it.
         if matches!(self.phase, Phase::Running | Phase::Replaying) {
@@ -175,8 +178,19 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         };
         let was_present = entry.present();
-        if listed && entry.unlisted_since.is_some() {
+        let is_back = listed && entry.unlisted_since.is_some();
+        if is_back {
             entry.is_back(at);
+        }
+        entry.reads_again = is_back
+            && self.metadata.as_ref().is_some_and(|metadata| {
+                let group = S::Metadata::group_of(split);
+                metadata.reads_again(&group)
+            });
+        if entry.reads_again {
+            self.to_read_again.insert(split.clone());
+        } else {
+            self.to_read_again.remove(split);
         }
         entry.listed = listed;
         // What is there under its name when it comes back may be another one.
@@ -264,10 +278,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 if closed {
                     continue;
                 }
-                let sibling = known.contains(&S::Metadata::group_of(&found.split));
+                let group = S::Metadata::group_of(&found.split);
+                let appeared = self.appeared(&group, known.contains(&group));
                 let request = self.next_request();
                 let mut entry = Entry::found(request, self.forgotten);
-                entry.sibling = sibling;
+                entry.appeared = appeared;
                 self.insert(found.split.clone(), entry, now);
                 self.tell(SourceEvent::SplitFound {
                     split: found.split.clone(),
@@ -293,6 +308,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 // If it is not known yet what there is of it, whoever was asked may not have been listed.
                 self.judge(&found.split, self.options.start_deadline, now);
             }
+        }
+    }
+
+    /// Beside what a split of `group` appears, other splits of which may be `known`.
+    pub(super) fn appeared(
+        &self,
+        group: &<S::Metadata as Metadata<S>>::Group,
+        known: bool,
+    ) -> Appeared {
+        match &self.first {
+            _ if known => Appeared::InGroup,
+            Some(first) if first.lists_group(group) => Appeared::AtFirst,
+            Some(first) if first.lists_place_of(group) => Appeared::WithGroup,
+            Some(_) => Appeared::WithPlace,
+            None => Appeared::AtFirst,
         }
     }
 
@@ -397,11 +427,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         now: Duration,
     ) {
         self.wait_for(&split, now + wait, Awaited::Start(request, wait));
-        let sibling = self.splits.get(&split).is_some_and(|entry| entry.sibling);
+        let entry = self.splits.get(&split);
+        let appeared = entry.map_or_else(Appeared::default, |entry| entry.appeared);
         let ask = DiscoveryRequest::Resolve {
             request,
             split,
-            sibling,
+            appeared,
         };
         self.intentions.push_back(Intention::Ask(ask));
     }

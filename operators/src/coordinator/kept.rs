@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::Coordinator;
 use super::loss::Loss;
+use super::ownership::Entry;
 use crate::assignor::Assignor;
 use crate::defect::{self, Defect};
 use crate::event::SourceEvent;
 use crate::log::LogRecord;
-use crate::split::Split;
+use crate::split::{Metadata, Split};
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Keeps the position of a split that nobody has and that is not present, or stops to.
@@ -62,6 +63,42 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
         }
         self.kept.extend(later);
+    }
+
+    /// Reads splits from their start again that came back and are to be, once all that was read of them
+    /// is bound.
+    pub(super) fn read_again(&mut self, now: Duration) {
+        for split in self.to_read_again.clone() {
+            let known = self.splits.get(&split);
+            let kept = known.filter(|known| known.ownership.kept().is_some());
+            let Some(before) = kept.filter(|_| self.is_bound(&split)).cloned() else {
+                continue;
+            };
+            let Some((next, _)) = before.ownership.kept() else {
+                continue;
+            };
+            let position = next.clone();
+            self.remove(&split);
+            self.to_append.push(LogRecord::Forgotten(split.clone()));
+            self.tell(SourceEvent::SplitForgotten {
+                split: split.clone(),
+                position,
+            });
+            let request = self.next_request();
+            let group = S::Metadata::group_of(&split);
+            let entry = Entry {
+                identity: before.replaced_by.or(before.identity),
+                racks: before.racks,
+                verified: before.verified,
+                found_under: before.found_under,
+                gone: before.gone,
+                paused: before.paused,
+                appeared: self.appeared(&group, false),
+                ..Entry::found(request, self.forgotten)
+            };
+            self.insert(split.clone(), entry, now);
+            self.ask_start(split, request, self.options.start_deadline, now);
+        }
     }
 
     /// Forgets a position; false if what was emitted up to it is not bound yet.

@@ -111,6 +111,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// The readers that said hello, with their configuration.
     readers: BTreeMap<ReaderId, (ReaderProfile, Configuration)>,
     metadata: Option<S::Metadata>,
+    /// What was in force first of all, in this run or the earliest that the log knows.
+    first: Option<S::Metadata>,
     metadata_epoch: MetadataEpoch,
     /// The last epoch that the readers were told.
     metadata_told: MetadataEpoch,
@@ -126,6 +128,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     quarantined: BTreeSet<S>,
     /// Splits that are not present, by how long their position has been kept.
     kept: BTreeSet<(Duration, S)>,
+    /// Splits that came back and are to be read from their start again.
+    to_read_again: BTreeSet<S>,
     /// The splits of which something is awaited, by when it is no longer.
     deadlines: BTreeSet<(Duration, S)>,
     last_request: RequestId,
@@ -176,6 +180,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             incarnation: Incarnation::default(),
             readers: BTreeMap::new(),
             metadata: None,
+            first: None,
             metadata_epoch: MetadataEpoch::default(),
             metadata_told: MetadataEpoch::default(),
             answers: Answers::new(),
@@ -185,6 +190,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             bound: BTreeMap::new(),
             quarantined: BTreeSet::new(),
             kept: BTreeSet::new(),
+            to_read_again: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             last_request: RequestId::default(),
             skew: 0,
@@ -420,9 +426,10 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
         (&self.metadata, &self.metadata_epoch, &self.metadata_told).hash(hasher);
-        self.answers.hash(hasher);
+        (&self.answers, &self.first).hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
+        self.to_read_again.hash(hasher);
         (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);
         (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
         (&self.proofs, &self.generations).hash(hasher);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Awaited;
 use super::loss::Loss;
 use crate::assignor::SplitLoad;
+use crate::discovery::Appeared;
 use crate::epoch::{MetadataEpoch, ReaderId, RequestId, SplitEpoch};
 use crate::explain::{OriginKind, Story};
 use crate::split::Split;
@@ -40,12 +41,14 @@ pub(super) struct Entry<S: Split> {
     pub(super) unlisted_since: Option<Tick>,
     /// Whether the discovery has found that it does not exist any more.
     pub(super) gone: bool,
+    /// Whether it is to be read from its start again, as soon as all that was read of it is bound.
+    pub(super) reads_again: bool,
     /// Whether it is quarantined as soon as who has it has released it.
     pub(super) barred: bool,
     /// Whether a person asked that it be not read for now.
     pub(super) paused: bool,
-    /// Whether it appeared in a group whose other splits were known.
-    pub(super) sibling: bool,
+    /// Beside what it appeared.
+    pub(super) appeared: Appeared,
     /// The rule by which its start was found, in words; empty unless the start is being recorded.
     pub(super) rule: String,
     /// What is awaited of it, and by when.
@@ -102,9 +105,10 @@ impl<S: Split> Entry<S> {
             listed: true,
             unlisted_since: None,
             gone: false,
+            reads_again: false,
             barred: false,
             paused: false,
-            sibling: false,
+            appeared: Appeared::AtFirst,
             rule: String::new(),
             awaited: None,
             prepared: None,
@@ -139,7 +143,8 @@ impl<S: Split> Entry<S> {
     /// Whether it should be with a reader.
     pub(super) fn wanted(&self) -> bool {
         let meant = self.verified && self.replaced_by.is_none();
-        self.present() && meant && !self.paused && !self.barred
+        let held = self.paused || self.barred || self.reads_again;
+        self.present() && meant && !held
     }
 
     /// Whether it is there, as far as metadata and discovery say.

@@ -22,6 +22,8 @@ pub(crate) struct Restored<S: Split> {
     /// The last bound tick that is in force.
     pub(super) bound: Option<Tick>,
     pub(super) metadata: Option<(MetadataEpoch, S::Metadata)>,
+    /// The metadata that was in force first of all.
+    pub(super) first: Option<S::Metadata>,
     pub(super) splits: BTreeMap<S, RestoredSplit<S>>,
     /// Whether the log has bindings that this makes void.
     pub(super) rewound: bool,
@@ -125,6 +127,7 @@ impl<S: Split> Restoration<S> {
                 split_epochs: SplitEpoch::default(),
                 bound: None,
                 metadata: None,
+                first: None,
                 splits: BTreeMap::new(),
                 rewound: false,
                 replay: None,
@@ -170,6 +173,7 @@ impl<S: Split> Restoration<S> {
                         before => before.or(at),
                     };
                 }
+                (self.state.first).get_or_insert_with(|| metadata.clone());
                 self.state.metadata = Some((*epoch, metadata.clone()));
             }
             LogRecord::Start { split, start, stop } => {
@@ -357,7 +361,7 @@ impl<S: Split> Restoration<S> {
         match (self.resume, self.base) {
             (Resume::Fresh, _) => {
                 state.rewound = state.bound.is_some() || !state.splits.is_empty();
-                state.bound = None;
+                (state.bound, state.first) = (None, None);
                 state.splits.clear();
                 state.all_found = false;
             }
@@ -438,6 +442,7 @@ impl<S: Split> Restored<S> {
             split_epochs: snapshot.split_epochs,
             bound: snapshot.bound,
             metadata: snapshot.metadata.clone(),
+            first: snapshot.first.clone(),
             splits,
             rewound: false,
             replay: None,
@@ -465,6 +470,7 @@ impl<S: Split> Restored<S> {
             split_epochs: self.split_epochs,
             bound: self.bound,
             metadata: self.metadata.clone(),
+            first: self.first.clone(),
             count: splits.len() as u64,
             splits,
             rewound: self.rewound,

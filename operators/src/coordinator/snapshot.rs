@@ -36,6 +36,8 @@ pub struct Snapshot<S: Split> {
     pub bound: Option<Tick>,
     /// The metadata in force, if there is any.
     pub metadata: Option<(MetadataEpoch, S::Metadata)>,
+    /// The metadata that was in force first of all: what it does not list appeared later.
+    pub first: Option<S::Metadata>,
     /// How many splits there are; what tells a snapshot that lost some.
     pub count: u64,
     /// The splits.
@@ -110,6 +112,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             split_epochs: self.epochs.asked,
             bound: self.ticks.last_closed,
             metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
+            first: self.first.clone(),
             splits: splits.collect(),
             rewound: false,
             replay: None,

@@ -150,6 +150,15 @@ struct SnapshotMessage {
     split_epochs: u64,
     #[prost(bool, tag = "10")]
     all_found: bool,
+    /// Without it, since builds did not write it, the metadata in force is taken for the first.
+    #[prost(message, optional, tag = "11")]
+    first: Option<FirstMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct FirstMessage {
+    #[prost(bytes, optional, tag = "1")]
+    metadata: Option<Vec<u8>>,
 }
 
 /// The bytes of `records`.
@@ -273,6 +282,9 @@ where
         splits: splits.collect(),
         rewound: snapshot.rewound,
         split_epochs: snapshot.split_epochs.0,
+        first: Some(FirstMessage {
+            metadata: snapshot.first.as_ref().map(Stored::store),
+        }),
         all_found: snapshot.all_found,
     }
 }
@@ -361,6 +373,11 @@ where
         let restored = S::Metadata::restore(&metadata.metadata)?;
         Ok((MetadataEpoch(metadata.epoch), restored))
     });
+    let metadata: Option<(MetadataEpoch, S::Metadata)> = metadata.transpose()?;
+    let first = match message.first {
+        Some(first) => first.metadata.as_deref().map(Stored::restore).transpose()?,
+        None => metadata.as_ref().map(|(_, metadata)| metadata.clone()),
+    };
     let splits = message.splits.into_iter().map(|one| {
         Ok(SplitSnapshot {
             split: S::restore(&one.split)?,
@@ -377,7 +394,8 @@ where
         incarnation: Incarnation(message.incarnation),
         reserved: Tick(message.reserved),
         bound: message.bound.map(Tick),
-        metadata: metadata.transpose()?,
+        metadata,
+        first,
         count: message.count,
         splits: splits.collect::<Result<_, _>>()?,
         rewound: message.rewound,

@@ -93,6 +93,7 @@ fn snapshot_of(tick: u64) -> Snapshot<Letter> {
         reserved: Tick(tick + 5),
         bound: Some(Tick(tick)),
         metadata: Some((MetadataEpoch(3), Letters::of("ab"))),
+        first: Some(Letters::of("ab")),
         count: 1,
         splits: vec![SplitSnapshot {
             split: Letter('a'),

@@ -18,6 +18,7 @@ mod model;
 mod quiet;
 
 mod answers;
+mod appearances;
 mod changes;
 #[cfg(feature = "defects")]
 mod defects;

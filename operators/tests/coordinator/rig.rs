@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use timely_splits::assignor::StickyBalanced;
 use timely_splits::coordinator::CoordinatorOptions;
-use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit};
+use timely_splits::discovery::{Appeared, DiscoveryEvent, DiscoveryRequest, FoundSplit};
 use timely_splits::epoch::{ReaderId, SplitEpoch};
 use timely_splits::event::SourceEvent;
 use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Piece};
@@ -41,6 +41,8 @@ pub(crate) struct Rig {
     pub(crate) unprepared: BTreeSet<usize>,
     /// How often it was asked where a leaf starts.
     pub(crate) starts_asked: u64,
+    /// Beside what a leaf appeared, as it was asked last where it starts.
+    pub(crate) appeared: BTreeMap<Leaf, Appeared>,
     pub(crate) said: Vec<SourceEvent<Leaf>>,
 }
 
@@ -81,6 +83,7 @@ impl Rig {
             hung: BTreeSet::new(),
             unprepared: BTreeSet::new(),
             starts_asked: 0,
+            appeared: BTreeMap::new(),
             said: Vec::new(),
         }
     }
@@ -167,8 +170,13 @@ impl Rig {
                 unreachable!("no identity is asked for, and nothing is lost")
             }
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
-            DiscoveryRequest::Resolve { request, split, .. } => {
+            DiscoveryRequest::Resolve {
+                request,
+                split,
+                appeared,
+            } => {
                 self.starts_asked += 1;
+                self.appeared.insert(split, appeared);
                 if self.starts_answered {
                     let start = 0;
                     self.model.discovered(DiscoveryEvent::Resolved {

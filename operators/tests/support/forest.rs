@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
-use timely_splits::split::{Loss, Metadata, Split};
+use timely_splits::split::{Metadata, Shrink, Split};
 
 /// One leaf of a tree. Trees grow and lose leaves, which only the discovery knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,8 +69,18 @@ impl Metadata<Leaf> for Forest {
         went.chain(came).copied().collect()
     }
 
-    fn losses(&self, next: &Self) -> Vec<Loss> {
+    /// Trees that are written with a capital are read again when they come back.
+    fn reads_again(&self, group: &char) -> bool {
+        group.is_ascii_uppercase()
+    }
+
+    /// Trees up to `m` are in one place, the others in another.
+    fn lists_place_of(&self, group: &char) -> bool {
+        self.0.keys().any(|tree| (*tree > 'm') == (*group > 'm'))
+    }
+
+    fn shrinks(&self, next: &Self) -> Vec<Shrink> {
         let trees = |forest: &Self| forest.0.keys().copied().collect();
-        vec![Loss::between("trees", &trees(self), &trees(next))]
+        vec![Shrink::between("trees", &trees(self), &trees(next))]
     }
 }

@@ -19,7 +19,11 @@ impl Asker {
             Wanting::Given(start) => {
                 return Some(Rules::new(start.clone(), StopAt::Never, false));
             }
-            Wanting::OfTopic => &rules.starts.start,
+            Wanting::OfNewCluster if rules.starts.new_clusters.is_some() => {
+                &rules.starts.new_clusters
+            }
+            Wanting::OfNewTopic if rules.starts.new_topics.is_some() => &rules.starts.new_topics,
+            Wanting::OfTopic | Wanting::OfNewCluster | Wanting::OfNewTopic => &rules.starts.start,
             // By default it begins where it begins: what was written between its creation and its
             // discovery must not be lost.
             Wanting::OfNewPartitions => &rules.starts.new_partitions,

@@ -58,7 +58,7 @@ fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
     let rules = TopicRules {
         starts: StartRules {
             start: Some(StartAt::Latest),
-            new_partitions: None,
+            ..StartRules::default()
         },
         stop: StopAt::End,
     };

@@ -123,7 +123,7 @@ impl Watched {
 fn latest() -> StartRules {
     StartRules {
         start: Some(StartAt::Latest),
-        new_partitions: None,
+        ..StartRules::default()
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::topic_partition_list::TopicPartitionList;
-use timely_splits::discovery::FoundSplit;
+use timely_splits::discovery::{Appeared, FoundSplit};
 use timely_splits::discovery::{DiscoveryRequest, SplitDiscovery};
 use timely_splits::epoch::RequestId;
 use timely_splits::health::HealthStatus;
@@ -44,7 +44,7 @@ fn starts_are_looked_up_by_the_rule_of_the_topic_or_of_the_source() {
         watched.discovery.request(DiscoveryRequest::Resolve {
             request: RequestId(number),
             split: split.clone(),
-            sibling: false,
+            appeared: Appeared::AtFirst,
         });
     }
     let mut starts = BTreeMap::new();
@@ -95,17 +95,17 @@ fn one_record_and_latest() -> (EmbeddedCluster, Watched) {
 fn a_partition_that_was_added_later_starts_at_its_beginning() {
     let (_east, mut watched) = one_record_and_latest();
 
-    for (number, sibling) in [(1, false), (2, true)] {
+    for (number, appeared) in [(1, Appeared::AtFirst), (2, Appeared::InGroup)] {
         watched.discovery.request(DiscoveryRequest::Resolve {
             request: RequestId(number),
             split: split("east", "orders", 0),
-            sibling,
+            appeared,
         });
         let start = watched.until(|event| match event {
             Event::Resolved { request, start, .. } => Some((*request, start.next.get())),
             _ => None,
         });
-        assert_eq!(start, (RequestId(number), u64::from(!sibling)));
+        assert_eq!(start, (RequestId(number), 2 - number));
     }
 }
 
@@ -118,7 +118,7 @@ fn a_start_is_looked_up_again_until_the_cluster_answers() {
     watched.discovery.request(DiscoveryRequest::Resolve {
         request: RequestId(7),
         split: split("east", "orders", 0),
-        sibling: false,
+        appeared: Appeared::AtFirst,
     });
     watched.health("offsets of cluster east", TRANSIENT);
     east.broker_up().unwrap();
@@ -179,7 +179,7 @@ fn no_rule_becomes_another_one_while_the_cluster_cannot_be_asked() {
         watched.discovery.request(DiscoveryRequest::Resolve {
             request: RequestId(7),
             split: split("east", "orders", 0),
-            sibling: false,
+            appeared: Appeared::AtFirst,
         });
         watched.health("offsets of cluster east", TRANSIENT);
         let resolved = |event: &Event| matches!(event, Event::Resolved { .. });
@@ -208,43 +208,6 @@ fn commit(east: &EmbeddedCluster, offset: i64) {
     consumer.commit(&list, CommitMode::Sync).unwrap();
 }
 
-/// S24.
-#[test]
-fn a_partition_that_was_added_starts_by_the_rule_for_those() {
-    let east = EmbeddedCluster::start().unwrap();
-    east.create_topic("orders", 1).unwrap();
-    let records = vec![EmbeddedRecord::value("v"); 7];
-    east.produce("orders", 0, records).unwrap();
-    for (new_partitions, expected) in [(None, 0), (Some(StartAt::BeforeEnd { records: 2 }), 5)] {
-        let metadata = orders(&[("east", east.client_properties(), &["orders"])]);
-        let starts = StartRules {
-            new_partitions,
-            ..latest()
-        };
-        let mut watched = Watched::start(
-            &metadata,
-            DiscoveryOptions {
-                starts,
-                ..options()
-            },
-        );
-        watched.discover(&metadata);
-        watched.found("east");
-
-        watched.discovery.request(DiscoveryRequest::Resolve {
-            request: RequestId(1),
-            split: split("east", "orders", 0),
-            sibling: true,
-        });
-        let start = watched.until(|event| match event {
-            Event::Resolved { start, .. } => Some(start.next.get()),
-            _ => None,
-        });
-
-        assert_eq!(start, expected);
-    }
-}
-
 /// What nobody polls is bounded, and is still there when somebody does.
 #[test]
 fn events_that_nobody_polls_wait() {
@@ -259,7 +222,7 @@ fn events_that_nobody_polls_wait() {
         watched.discovery.request(DiscoveryRequest::Resolve {
             request: RequestId(number),
             split,
-            sibling: false,
+            appeared: Appeared::AtFirst,
         });
     }
     while watched.discovery.events.len() < EVENTS_MAX {
@@ -272,4 +235,51 @@ fn events_that_nobody_polls_wait() {
     });
 
     assert_eq!(resolved, 2_000);
+}
+
+/// S24.
+#[test]
+fn what_appears_later_starts_by_the_rule_of_its_kind() {
+    let east = EmbeddedCluster::start().unwrap();
+    east.create_topic("orders", 1).unwrap();
+    let records = vec![EmbeddedRecord::value("v"); 7];
+    east.produce("orders", 0, records).unwrap();
+    let before_end = |count| Some(StartAt::BeforeEnd { records: count });
+    let each = StartRules {
+        new_partitions: before_end(1),
+        new_topics: before_end(2),
+        new_clusters: before_end(3),
+        ..latest()
+    };
+    for (rules, expected) in [(each, [7, 6, 5, 4]), (latest(), [7, 0, 7, 7])] {
+        let metadata = orders(&[("east", east.client_properties(), &["orders"])]);
+        let options = DiscoveryOptions {
+            starts: rules,
+            ..options()
+        };
+        let mut watched = Watched::start(&metadata, options);
+        watched.discover(&metadata);
+        watched.found("east");
+        let kinds = [
+            Appeared::AtFirst,
+            Appeared::InGroup,
+            Appeared::WithGroup,
+            Appeared::WithPlace,
+        ];
+        for ((number, appeared), offset) in (1..).zip(kinds).zip(expected) {
+            let asked = RequestId(number);
+            watched.discovery.request(DiscoveryRequest::Resolve {
+                request: asked,
+                split: split("east", "orders", 0),
+                appeared,
+            });
+            let found = watched.until(|event| match event {
+                Event::Resolved { request, start, .. } if *request == asked => {
+                    Some(start.next.get())
+                }
+                _ => None,
+            });
+            assert_eq!(found, offset, "{appeared:?}");
+        }
+    }
 }

@@ -7,10 +7,11 @@ use super::losses::LOSSES;
 use super::stops::STOP;
 use super::walk::{Walk, join, listed};
 use super::{Entry, Node, Value};
-use crate::model::{GroupId, Offset, Partition, StartAt, StartRules, StopAt, TopicName};
+use crate::metadata::agreement::ON_RETURN;
+use crate::model::{GroupId, Offset, OnReturn, Partition, StartAt, StartRules, StopAt, TopicName};
 
 /// The fields of a place that say where reading starts there.
-pub(super) const RULES: [&str; 2] = ["start", "new_partitions"];
+pub(super) const RULES: [&str; 4] = ["start", "new_partitions", "new_topics", "new_clusters"];
 
 /// The fields of which a rule that is a map has one.
 const KINDS: [&str; 5] = ["time_ms", "before_now", "before_end", "group", "positions"];
@@ -55,26 +56,37 @@ pub(super) fn is_rule(entry: &Entry) -> bool {
         Value::Map { entries, .. } => entries.iter().any(|field| field.key == "topics"),
         _ => false,
     };
-    let names = RULES.iter().chain(&LOSSES).chain([&STOP]);
+    let names = RULES.iter().chain(&LOSSES).chain([&STOP, &ON_RETURN]);
     names.into_iter().any(|name| *name == entry.key) && !has_topics
 }
 
 impl Walk<'_> {
     /// The rules among `fields`.
     pub(super) fn starts(&mut self, fields: &[&Entry], field: &str) -> StartRules {
-        let [start, new_partitions] = RULES.map(|name| {
+        let [start, new_partitions, new_topics, new_clusters] = RULES.map(|name| {
             let entry = fields.iter().find(|entry| entry.key == name)?;
             self.start(entry, &join(field, name))
         });
         StartRules {
             start,
             new_partitions,
+            new_topics,
+            new_clusters,
         }
+    }
+
+    /// What becomes of topics that come back, if `fields` say it.
+    pub(super) fn on_return(&mut self, fields: &[&Entry], field: &str) -> Option<OnReturn> {
+        let entry = fields.iter().find(|entry| entry.key == ON_RETURN)?;
+        let all = [OnReturn::Resume, OnReturn::ReadAgain];
+        let names = all.map(|one| one.to_string());
+        let words = [0, 1].map(|one: usize| (names[one].as_str(), all[one]));
+        self.choice(entry, &join(field, ON_RETURN), words, "")
     }
 
     /// A topic that says where reading it starts or stops.
     pub(super) fn topic(&mut self, node: &Node, field: &str) -> Option<(TopicName, TopicRules)> {
-        let known = ["name", RULES[0], RULES[1], STOP];
+        let known = ["name", RULES[0], RULES[1], RULES[2], RULES[3], STOP];
         let fields = self.fields(node, node.at, field, known)?;
         let [name] = self.required(node, &fields, node.at, field, ["name"]);
         let starts = self.starts(&fields, field);

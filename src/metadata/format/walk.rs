@@ -262,6 +262,7 @@ impl Walk<'_> {
         let expected = "a map of clusters, each with its topics";
         let entries = self.named(entry, field, expected).unwrap_or_default();
         let (rules, clusters): (Vec<_>, Vec<_>) = entries.into_iter().partition(|one| is_rule(one));
+        stream.on_return = self.on_return(&rules, field);
         stream.starts = self.starts(&rules, field);
         stream.stop = self.stop(&rules, field);
         stream.losses = self.losses(&rules, field);
@@ -291,7 +292,7 @@ impl Walk<'_> {
 
     fn topics(&mut self, entry: &Entry, field: &str) -> StreamTopics {
         let mut read = StreamTopics::default();
-        let known = ["topics", RULES[0], RULES[1], STOP];
+        let known = ["topics", RULES[0], RULES[1], RULES[2], RULES[3], STOP];
         let Some(fields) = self.fields(&entry.node, entry.at, field, known) else {
             return read;
         };

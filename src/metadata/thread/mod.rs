@@ -22,6 +22,9 @@ use crate::model::StreamsMetadata;
 /// How much longer than its deadline a service is waited for before it is late.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How often it is told that an answer was repeated, at most.
+const REPEATED_EVERY: Duration = Duration::from_millis(100);
+
 /// How a metadata service is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataOptions {
@@ -76,7 +79,7 @@ impl MetadataOptions {
 pub(crate) enum MetadataEvent {
     /// It gave an answer that differs from the last one.
     Answered(StreamsMetadata),
-    /// It gave the last answer again.
+    /// It gave the last answer again. It is not told each time of a service that is asked all the time.
     Repeated,
     /// It gives no other answer than the last one, ever.
     Settled,
@@ -134,6 +137,7 @@ impl MetadataThread {
             last: None,
             newest: None,
             consecutive: 0,
+            repeated: None,
             reported: None,
         };
         thread::Builder::new()
@@ -197,6 +201,8 @@ struct Asker {
     /// The greatest version of an answer that could be used.
     newest: Option<u64>,
     consecutive: u32,
+    /// When it was last told that an answer was repeated.
+    repeated: Option<Instant>,
     /// The last failure that was reported, and until when the same one is not reported again.
     reported: Option<(String, Instant)>,
 }
@@ -275,18 +281,28 @@ impl Asker {
         {
             return Err(MetadataError::Old { version, newest });
         }
-        metadata.check_described()?;
-        (self.check)(&metadata)?;
+        // The last answer was checked when it came.
+        if self.last.as_ref() != Some(&metadata) {
+            metadata.check_described()?;
+            (self.check)(&metadata)?;
+        }
         self.newest = version.or(self.newest);
         Ok(metadata)
     }
 
     fn succeeded(&mut self, metadata: StreamsMetadata) -> Flow {
         self.reported = None;
-        if std::mem::take(&mut self.consecutive) > 0 {
+        let recovered = std::mem::take(&mut self.consecutive) > 0;
+        if recovered {
             (self.on_event)(MetadataEvent::Recovered)?;
         }
         if self.last.as_ref() == Some(&metadata) {
+            let now = Instant::now();
+            let told = self.repeated.is_some_and(|at| now < at + REPEATED_EVERY);
+            if told && !recovered {
+                return ControlFlow::Continue(());
+            }
+            self.repeated = Some(now);
             return (self.on_event)(MetadataEvent::Repeated);
         }
         self.last = Some(metadata.clone());

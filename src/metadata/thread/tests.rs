@@ -147,6 +147,32 @@ fn an_answer_that_is_older_than_one_before_changes_nothing() {
     );
 }
 
+/// S22: nothing else is asked while an answer is late, so that it is the next one whenever it comes.
+#[test]
+fn an_answer_that_comes_late_is_the_next_one_and_counts() {
+    let (release, released) = bounded::<()>(1);
+    let service = Scripted(move || {
+        // Whoever asks again finds that it was released.
+        match released.recv_timeout(SOON) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => Ok(orders("late")),
+            Err(RecvTimeoutError::Timeout) => Err(MetadataError::unavailable("never released")),
+        }
+    });
+    let impatient = MetadataOptions {
+        deadline: Duration::from_millis(10),
+        ..options()
+    };
+
+    let (_thread, events) = start(service, impatient);
+    let first = take(&events, 1);
+    drop(release);
+
+    assert!(first[0].starts_with("failed 1: metadata service: no answer after"));
+    let rest = events.iter().skip_while(|said| said.starts_with("failed"));
+    let rest: Vec<_> = rest.take(2).collect();
+    assert_eq!(rest, ["recovered", "answered late"]);
+}
+
 /// S18: maps are told in their order, whatever the order in which they are given.
 #[test]
 fn answers_in_another_order_are_the_same_answer() {

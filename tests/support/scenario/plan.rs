@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use timely_kafka::metadata::{
-    FileMetadataService, FixedMetadataService, MetadataService, Subscription,
+    FileMetadataService, FixedMetadataService, MetadataOptions, MetadataService, Subscription,
 };
 use timely_kafka::model::{ClientProperties, StartAt, StopAt};
 use timely_kafka::{BuildError, CommitOffsets, KafkaSource, LossRules, Resume, Tick};
@@ -88,6 +88,11 @@ pub(crate) struct Plan {
     pub(crate) going_on: GoingOn,
     /// Whether all workers but the first join only when the metadata was answered.
     pub(crate) late_readers: bool,
+    /// How long after it was given first an answer must be given again that loses much, if it is not as
+    /// the default says.
+    pub(crate) confirmed_after: Option<Duration>,
+    /// Whether an answer is believed at once that loses much.
+    pub(crate) unguarded: bool,
     /// The group to which offsets are committed, and how often, if they are.
     pub(crate) commits: Option<(String, Duration)>,
     pub(crate) losses: LossRules,
@@ -111,6 +116,8 @@ impl Plan {
             log: None,
             going_on: GoingOn::After,
             late_readers: false,
+            confirmed_after: None,
+            unguarded: false,
             commits: None,
             losses: LossRules::default(),
         }
@@ -142,7 +149,15 @@ impl Plan {
         if self.bounded {
             builder = builder.bounded();
         }
+        let mut options = MetadataOptions::default();
+        if let (Some(after), Some(guard)) = (self.confirmed_after, &mut options.shrink_guard) {
+            guard.confirmed_after = after;
+        }
+        if self.unguarded {
+            options.shrink_guard = None;
+        }
         builder
+            .metadata_options(options)
             .metadata(WatchedService::new(service, sink, gate))
             .subscribe(subscription)
             .start(self.start.clone())

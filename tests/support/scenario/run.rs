@@ -98,6 +98,14 @@ impl Run {
         }
     }
 
+    /// What the source can be asked for, in this process.
+    pub(crate) fn control(&self) -> &SourceControl {
+        match &self.backend {
+            Running::Threads { control, .. } => control,
+            Running::Processes(_) => panic!("it runs in other processes"),
+        }
+    }
+
     /// The processes of this run.
     pub(crate) fn processes(&self) -> &[Process] {
         match &self.backend {

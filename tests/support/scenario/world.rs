@@ -158,10 +158,16 @@ impl Described {
         self
     }
 
+    /// The same with a rule of a stream, beside its clusters.
+    pub(crate) fn rule(mut self, stream: &str, name: &str, rule: &str) -> Self {
+        let described = self.streams.entry(stream).or_insert_with(|| json!({}));
+        described[name] = json!(rule);
+        self
+    }
+
     fn named(&self) -> BTreeSet<&str> {
         let streams = self.streams.values().filter_map(Value::as_object);
-        streams
-            .flat_map(|clusters| clusters.keys().map(String::as_str))
-            .collect()
+        let read = streams.flat_map(|stream| stream.iter().filter(|(_, read)| read.is_object()));
+        read.map(|(name, _)| name.as_str()).collect()
     }
 }

@@ -7,7 +7,7 @@ use super::DiscoveryRig;
 use crate::binding::SplitRange;
 use crate::conformance::report::{Breach, Checked, ensure};
 use crate::conformance::run::{Bell, Context};
-use crate::discovery::{DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
+use crate::discovery::{Appeared, DiscoveryEvent, DiscoveryRequest, SplitDiscovery};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::split::{Metadata, Split};
 
@@ -88,7 +88,7 @@ impl<R: DiscoveryRig> Driver<R> {
         self.request(DiscoveryRequest::Resolve {
             request,
             split,
-            sibling: false,
+            appeared: Appeared::AtFirst,
         })
     }
 

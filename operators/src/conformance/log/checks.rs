@@ -132,6 +132,7 @@ impl<R: LogRig> Driver<R> {
             reserved: bound,
             bound: Some(bound),
             metadata: None,
+            first: None,
             count: 1,
             splits: vec![SplitSnapshot {
                 split: self.rig.split(),
