@@ -142,8 +142,8 @@ impl Bounded {
                 worker.step_or_park(Some(Duration::from_millis(1)));
                 steps += 1;
                 if steps > STEPS_MAX {
-                    let told = &shared.lock().unwrap().told;
-                    panic!("the source does not end: {told:?}");
+                    let events = &shared.lock().unwrap().told;
+                    panic!("the source does not end: {events:?}");
                 }
                 if index == 0 {
                     script(&shared.lock().unwrap(), &control);
