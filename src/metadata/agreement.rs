@@ -1,14 +1,14 @@
 //! Whether an answer can be used as a whole.
 //!
-//! Two streams may read one topic. It is read once, so where its reading starts has to be one thing:
+//! Two streams may read one topic. It is read once, so where its reading starts, and stops, has to be one:
 //! a rule that one stream gives and another leaves open is that of both, and two rules that differ are
 //! refused. If one of them won, the other stream would be read from where nobody asked it to be.
 
-use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use super::MetadataError;
 use super::nearest::nearest_key;
-use crate::model::{ClusterId, StartAt, StreamId, StreamsMetadata, TopicName};
+use crate::model::{ClusterId, KafkaStream, StartRules, StreamId, StreamsMetadata, TopicName};
 
 /// The field that says what becomes of topics that come back.
 pub(super) const ON_RETURN: &str = "on_return";
@@ -77,31 +77,31 @@ impl StreamsMetadata {
 
     fn check_starts(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
         let streams = self.streams.iter();
-        let read = streams
+        let starts = streams
             .filter_map(|(id, stream)| Some((id, stream.starts_of(cluster, topic)?)))
             .collect::<Vec<_>>();
-        let mut said: BTreeMap<&str, (&StreamId, &StartAt)> = BTreeMap::new();
-        let rules = read.iter().flat_map(|(id, starts)| {
-            let by_name = starts.by_name().into_iter();
-            by_name.filter_map(move |(rule, start)| Some((*id, rule, start?)))
+        let names = StartRules::default().by_name().map(|(rule, _)| rule);
+        let contradiction = names.into_iter().enumerate().find_map(|(index, rule)| {
+            let said = starts
+                .iter()
+                .filter_map(|(id, starts)| Some((*id, starts.by_name()[index].1?)));
+            Some((rule, differing(said)?))
         });
-        for (id, rule, start) in rules {
-            let (first, other) = *said.entry(rule).or_insert((id, start));
-            if other != start {
-                let mut words = start.to_string();
-                if words == other.to_string() {
-                    // Offsets are too many to be named.
-                    words.push_str(" (another one)");
-                }
-                return Err(MetadataError::Contradictory {
-                    cluster: cluster.clone(),
-                    topic: topic.clone(),
-                    rule,
-                    said: Box::new([(first.clone(), other.to_string()), (id.clone(), words)]),
-                });
-            }
+        let contradiction = contradiction.or_else(|| {
+            let stop =
+                |(id, stream): (_, &KafkaStream)| Some((id, stream.stop_of(cluster, topic)?));
+            let said = self.streams.iter().filter_map(stop);
+            Some(("stop", differing(said)?))
+        });
+        match contradiction {
+            None => Ok(()),
+            Some((rule, said)) => Err(MetadataError::Contradictory {
+                cluster: cluster.clone(),
+                topic: topic.clone(),
+                rule,
+                said,
+            }),
         }
-        Ok(())
     }
 
     fn check_returns(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
@@ -126,10 +126,27 @@ impl StreamsMetadata {
     }
 }
 
+/// The first two of the streams that say one thing differently, with what they say in words.
+fn differing<'a, R: PartialEq + Display + 'a>(
+    mut said: impl Iterator<Item = (&'a StreamId, &'a R)>,
+) -> Option<Box<[(StreamId, String); 2]>> {
+    let (first, one) = said.next()?;
+    let (id, other) = said.find(|(_, other)| *other != one)?;
+    let mut words = other.to_string();
+    if words == one.to_string() {
+        // Offsets are too many to be named.
+        words.push_str(" (another one)");
+    }
+    Some(Box::new([
+        (first.clone(), one.to_string()),
+        (id.clone(), words),
+    ]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ClientProperties, KafkaStream, OnReturn, StartRules};
+    use crate::model::{ClientProperties, OnReturn, StartAt, StopAt};
 
     fn stream(start: Option<StartAt>, new_partitions: Option<StartAt>) -> KafkaStream {
         let read = KafkaStream::new().with_topics("east", ["orders"]).unwrap();
@@ -199,6 +216,20 @@ mod tests {
             checked([("a", returning(again)), ("b", returning(resumed))]).unwrap_err(),
             "topic east/orders: 'on_return' is read_again in stream 'a' and resume in stream 'b'; \
              expected the same in both, or only in one"
+        );
+    }
+
+    #[test]
+    fn streams_that_stop_at_different_places_are_both_named() {
+        let end = stream(None, None).with_stops(StopAt::End);
+        let never = stream(None, None).with_stops(StopAt::Never);
+        let open = stream(None, None);
+
+        assert_eq!(checked([("a", end.clone()), ("b", open)]), Ok(()));
+        assert_eq!(
+            checked([("a", end), ("b", never)]).unwrap_err(),
+            "topic east/orders: 'stop' is the end in stream 'a' and nowhere in stream 'b'; expected the \
+             same in both, or only in one"
         );
     }
 

@@ -213,6 +213,15 @@ impl KafkaStream {
         let of_topic = read.topic_starts.get(topic).cloned().unwrap_or_default();
         Some(of_topic.or(&read.starts).or(&self.starts))
     }
+
+    /// The stopping rule of a topic, that of the nearest place which gives one; `None` if none does, or
+    /// the stream does not read the topic.
+    pub(crate) fn stop_of(&self, cluster: &ClusterId, topic: &TopicName) -> Option<&StopAt> {
+        let read = self.clusters.get(cluster)?;
+        let read = read.topics.contains(topic).then_some(read)?;
+        let of_topic = read.topic_stops.get(topic);
+        of_topic.or(read.stop.as_ref()).or(self.stop.as_ref())
+    }
 }
 
 impl Metadata<KafkaSplit> for StreamsMetadata {
@@ -373,12 +382,8 @@ impl StreamsMetadata {
     /// [`starts`](Self::starts).
     #[must_use]
     pub fn stop(&self, cluster: &ClusterId, topic: &TopicName) -> Option<&StopAt> {
-        self.streams.values().find_map(|stream| {
-            let read = stream.clusters.get(cluster)?;
-            let of_topic = read.topic_stops.get(topic);
-            let said = || of_topic.or(read.stop.as_ref()).or(stream.stop.as_ref());
-            read.topics.contains(topic).then(said)?
-        })
+        let mut streams = self.streams.values();
+        streams.find_map(|stream| stream.stop_of(cluster, topic))
     }
 }
 

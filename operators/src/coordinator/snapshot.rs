@@ -14,8 +14,8 @@ use crate::tick::Tick;
 /// The version of [`Snapshot`] that is written here.
 ///
 /// Version 3 has [`Snapshot::split_epochs`]: a version that does not know them would begin below, and
-/// write a snapshot without them. It has [`Snapshot::all_found`] and where splits stop as well.
-pub const SNAPSHOT_VERSION: u32 = 3;
+/// write a snapshot without them. Version 4 has where splits stop, and [`Snapshot::all_found`].
+pub const SNAPSHOT_VERSION: u32 = 4;
 
 /// All that a restart needs, as of one tick.
 ///

@@ -65,8 +65,25 @@ pub(super) fn snapshot_2(tick: u64) -> Record {
     LogRecord::Snapshot(Snapshot {
         version: 2,
         split_epochs: SplitEpoch::default(),
-        ..snapshot_of(tick)
+        ..snapshot_3_of(tick)
     })
+}
+
+/// The same, as version 3 wrote it.
+pub(super) fn snapshot_3(tick: u64) -> Record {
+    LogRecord::Snapshot(snapshot_3_of(tick))
+}
+
+fn snapshot_3_of(tick: u64) -> Snapshot<Letter> {
+    let mut snapshot = snapshot_of(tick);
+    for split in &mut snapshot.splits {
+        split.stop = None;
+    }
+    Snapshot {
+        version: 3,
+        all_found: false,
+        ..snapshot
+    }
 }
 
 fn snapshot_of(tick: u64) -> Snapshot<Letter> {
@@ -100,13 +117,19 @@ pub(super) fn appends() -> Vec<Vec<Record>> {
         start: 5,
         stop: Some(9),
     };
-    let mut appends = second_appends();
-    appends.push(vec![LogRecord::ReservedEpochs(SplitEpoch(1_000))]);
+    let mut appends = third_appends();
     appends.push(vec![start, LogRecord::AllFound]);
     appends
 }
 
-/// The same, of the kinds that there were before split epochs were reserved and reading could stop.
+/// The same, of the kinds that there were before reading could stop.
+pub(super) fn third_appends() -> Vec<Vec<Record>> {
+    let mut appends = second_appends();
+    appends.push(vec![LogRecord::ReservedEpochs(SplitEpoch(1_000))]);
+    appends
+}
+
+/// The same, of the kinds that there were before split epochs were reserved.
 pub(super) fn second_appends() -> Vec<Vec<Record>> {
     let split = Letter('a');
     let mut appends = first_appends();

@@ -315,3 +315,40 @@ fn many_ranges_bring_a_snapshot_before_many_ticks_do() {
     assert_eq!(driven.log.iter().filter(|one| is_snapshot(one)).count(), 1);
     assert!(Restored::of(&driven.log, Resume::Continue).is_ok());
 }
+
+/// Bug: the log said that the split was readmitted first, and then, with the tick, that it had
+/// failed, so a restart quarantined it again. Found by the exhaustive check.
+#[test]
+fn a_split_that_is_readmitted_before_its_failure_is_bound_stays_readmitted() {
+    let mut driven = Driven::start(1);
+    driven.metadata("a");
+    driven.report(Report::FetcherDown {
+        reader: ReaderId(0),
+        split: Letter('a'),
+        split_epoch: SplitEpoch(1),
+        kind: FailureKind::Definite,
+        next: 10,
+        message: "gone".to_owned(),
+    });
+    driven.report(Report::Command(Command::Readmit(Letter('a'))));
+    driven.now += INTERVAL;
+    driven.coordinator.handle_time(driven.now);
+    driven.carry_out();
+    let error = SplitError {
+        split: Letter('a'),
+        position: 10,
+        message: "gone".to_owned(),
+        then: Aftermath::Stays,
+    };
+
+    driven.report(Report::Closed {
+        reader: ReaderId(0),
+        tick: driven.coordinator.ticks.closing.as_ref().unwrap().tick,
+        moved: Vec::new(),
+        errors: vec![error],
+    });
+
+    let restored = Restored::of(&driven.log, Resume::Continue).unwrap();
+    let one = &restored.splits[&Letter('a')];
+    assert_eq!((one.position, one.quarantined), (10, false));
+}
