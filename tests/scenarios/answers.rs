@@ -83,13 +83,13 @@ fn there_and_back(backend: Backend, rule: Option<&str>, all: usize, check: fn(&S
 
     run.settle(all);
     run.let_ticks_pass(100);
-    run.end().with(|state| check(state));
+    run.end().with(check);
 }
 
 /// S7, by default.
 fn comes_back(backend: Backend) {
     there_and_back(backend, None, 45, |state| {
-        assert_exact(state, (0..30).chain(100..115))
+        assert_exact(state, (0..30).chain(100..115));
     });
 }
 
