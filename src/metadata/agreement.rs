@@ -8,7 +8,7 @@ use std::fmt::Display;
 
 use super::MetadataError;
 use super::nearest::nearest_key;
-use crate::model::{ClusterId, KafkaStream, StartRules, StreamId, StreamsMetadata, TopicName};
+use crate::model::{ClusterId, StartRules, StreamId, StreamsMetadata, TopicName};
 
 /// The field that says what becomes of topics that come back.
 pub(super) const ON_RETURN: &str = "on_return";
@@ -88,9 +88,8 @@ impl StreamsMetadata {
             Some((rule, differing(said)?))
         });
         let contradiction = contradiction.or_else(|| {
-            let stop =
-                |(id, stream): (_, &KafkaStream)| Some((id, stream.stop_of(cluster, topic)?));
-            let said = self.streams.iter().filter_map(stop);
+            let all = self.streams.iter();
+            let said = all.filter_map(|(id, stream)| Some((id, stream.stop_of(cluster, topic)?)));
             Some(("stop", differing(said)?))
         });
         match contradiction {
@@ -146,7 +145,7 @@ fn differing<'a, R: PartialEq + Display + 'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ClientProperties, OnReturn, StartAt, StopAt};
+    use crate::model::{ClientProperties, KafkaStream, OnReturn, StartAt, StopAt};
 
     fn stream(start: Option<StartAt>, new_partitions: Option<StartAt>) -> KafkaStream {
         let read = KafkaStream::new().with_topics("east", ["orders"]).unwrap();
