@@ -68,20 +68,20 @@ impl StreamsMetadata {
     pub(crate) fn check_agreed(&self) -> Result<(), MetadataError> {
         for (cluster, topics) in self.topics() {
             for topic in topics {
-                self.check_rules(cluster, topic)?;
+                self.check_starts(cluster, topic)?;
                 self.check_returns(cluster, topic)?;
             }
         }
         Ok(())
     }
 
-    fn check_rules(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
+    fn check_starts(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
         let streams = self.streams.iter();
         let starts = streams
             .filter_map(|(id, stream)| Some((id, stream.starts_of(cluster, topic)?)))
             .collect::<Vec<_>>();
-        let contradiction = [0, 1].into_iter().find_map(|index| {
-            let (rule, _) = StartRules::default().by_name()[index];
+        let names = StartRules::default().by_name().map(|(rule, _)| rule);
+        let contradiction = names.into_iter().enumerate().find_map(|(index, rule)| {
             let said = starts
                 .iter()
                 .filter_map(|(id, starts)| Some((*id, starts.by_name()[index].1?)));

@@ -13,6 +13,7 @@ use super::{Coordinator, Phase};
 use crate::assignor::Assignor;
 use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
+use crate::protocol::Directive;
 use crate::split::{Metadata, Shrink, Split};
 
 /// The subject of health about what is in force.
@@ -227,6 +228,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         };
         let message = format!("epoch {epoch} stays in force; {said}");
         self.tell_metadata(HealthStatus::Waiting, message);
+    }
+
+    /// Tells every reader what is in force.
+    pub(super) fn broadcast_metadata(&mut self) {
+        if let Some(metadata) = self.metadata.clone() {
+            self.metadata_told = self.metadata_epoch;
+            self.broadcast(&Directive::Metadata {
+                incarnation: self.incarnation,
+                epoch: self.metadata_epoch,
+                metadata,
+            });
+        }
     }
 
     fn is_too_early(&self) -> bool {

@@ -231,17 +231,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.reconsider(split, now);
     }
 
-    pub(super) fn broadcast_metadata(&mut self) {
-        if let Some(metadata) = self.metadata.clone() {
-            self.metadata_told = self.metadata_epoch;
-            self.broadcast(&Directive::Metadata {
-                incarnation: self.incarnation,
-                epoch: self.metadata_epoch,
-                metadata,
-            });
-        }
-    }
-
     pub(super) fn found(
         &mut self,
         epoch: MetadataEpoch,
@@ -308,21 +297,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 // If it is not known yet what there is of it, whoever was asked may not have been listed.
                 self.judge(&found.split, self.options.start_deadline, now);
             }
-        }
-    }
-
-    /// Beside what a split of `group` appears, other splits of which may be `known`.
-    pub(super) fn appeared(
-        &self,
-        group: &<S::Metadata as Metadata<S>>::Group,
-        known: bool,
-    ) -> Appeared {
-        match &self.first {
-            _ if known => Appeared::InGroup,
-            Some(first) if first.lists_group(group) => Appeared::AtFirst,
-            Some(first) if first.lists_place_of(group) => Appeared::WithGroup,
-            Some(_) => Appeared::WithPlace,
-            None => Appeared::AtFirst,
         }
     }
 

@@ -7,6 +7,7 @@ use super::loss::Loss;
 use super::ownership::Entry;
 use crate::assignor::Assignor;
 use crate::defect::{self, Defect};
+use crate::discovery::Appeared;
 use crate::event::SourceEvent;
 use crate::log::LogRecord;
 use crate::split::{Metadata, Split};
@@ -98,6 +99,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             };
             self.insert(split.clone(), entry, now);
             self.ask_start(split, request, self.options.start_deadline, now);
+        }
+    }
+
+    /// Beside what a split of `group` appears, other splits of which may be `known`.
+    pub(super) fn appeared(
+        &self,
+        group: &<S::Metadata as Metadata<S>>::Group,
+        known: bool,
+    ) -> Appeared {
+        match &self.first {
+            _ if known => Appeared::InGroup,
+            Some(first) if first.lists_group(group) => Appeared::AtFirst,
+            Some(first) if first.lists_place_of(group) => Appeared::WithGroup,
+            Some(_) => Appeared::WithPlace,
+            None => Appeared::AtFirst,
         }
     }
 
