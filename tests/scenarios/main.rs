@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "the whole program is a test")]
 
 mod backlogs;
+mod campaign;
 mod changes;
 mod crashes;
 mod failures;
@@ -37,6 +38,7 @@ fn main() {
     let trials = [
         shared(),
         backlogs::trials(),
+        campaign::trials(),
         changes::trials(),
         crashes::trials(),
         failures::trials(),
