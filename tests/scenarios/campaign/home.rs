@@ -49,11 +49,11 @@ pub(super) struct RunState {
     dead: bool,
     /// How often it said that it was taken over and ends.
     words: u64,
-    pub(super) appends: u64,
+    appends: u64,
     emitted: u64,
     /// How many of the emitted records are at ticks that the frontier has not passed.
     open: u64,
-    passes: u64,
+    pub(super) passes: u64,
     releases: u64,
     health: Vec<String>,
 }

@@ -237,7 +237,7 @@ impl Run {
             let waits = taken_over.is_some_and(|before| state.owes_words(before));
             let complete = script.writes == 0 && !waits && state.lacks() == 0;
             // Whoever has not opened the log would take it over from the next run.
-            let has_begun = state.run(self.number).appends > 0;
+            let has_begun = state.run(self.number).passes > 2;
             drop(state);
             let millis = u64::try_from(since.as_millis()).expect("a run is short");
             match life.crash {

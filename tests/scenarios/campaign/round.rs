@@ -30,11 +30,13 @@ pub(super) fn run(
     let lives = 2 + random.index(3);
     let first = random.index(WORKERS.len());
     let mut taken_over: Option<Run> = None;
+    let mut drawn = Vec::new();
     for number in 0..=lives {
         outside.list_all();
         let workers = WORKERS[(first + number) % WORKERS.len()];
         let life = draw(&home, &mut random, workers, number == lives);
-        let at = |words: &str| format!("run {} of {life:?}: {words}", number + 1);
+        drawn.push(life.clone());
+        let at = |words: &str| format!("run {} of {drawn:?}: {words}", number + 1);
         let bound = bound_before(&home, life.resume);
         let run = Run::start(&home, &outside, &life);
         run.go_on(&life, taken_over.as_ref().map(|before| before.number));
@@ -93,6 +95,11 @@ fn draw(home: &Home, random: &mut Random, workers: usize, last: bool) -> Life {
     };
     let resume = draw_resume(home, random);
     let replays = matches!(resume, Resume::Replay { .. });
+    // One that gives ticks again appends nothing, and so may not hear for long that it is taken over.
+    let crash = match crash {
+        Crash::TakenOver(at) if replays => Crash::Timed(at),
+        crash => crash,
+    };
     Life {
         workers,
         resume,
