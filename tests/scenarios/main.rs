@@ -7,6 +7,7 @@
 
 mod answers;
 mod backlogs;
+mod campaign;
 mod changes;
 mod crashes;
 mod failures;
@@ -40,6 +41,7 @@ fn main() {
         shared(),
         answers::trials(),
         backlogs::trials(),
+        campaign::trials(),
         changes::trials(),
         crashes::trials(),
         failures::trials(),
