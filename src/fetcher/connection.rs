@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use timely_splits::epoch::SplitEpoch;
 use timely_splits::fetcher::{Fetched, FetcherDown};
@@ -14,6 +14,9 @@ use super::ffi::{NativeQueue, NativeTopic};
 use super::table::{PartitionKey, Reading, Table};
 use super::transactions::OpenTransactions;
 use crate::model::{KafkaSplit, Offset, TopicName};
+
+/// How long an answer proves that a transaction holds back what is behind it.
+const PROVEN_FOR: Duration = Duration::from_secs(300);
 
 /// One worker's share of a client.
 #[derive(Debug)]
@@ -136,6 +139,11 @@ impl Connection {
     }
 
     /// How far `at` in `split` is behind the end, by the last answer to a fetch.
+    ///
+    /// A split that does not move although there is more may be held back by a transaction, or the client
+    /// may have lost it. The former is proven by an answer that there is nothing to read before the high
+    /// watermark, but only for some time. A split of which neither is known has a lag, and so it is read
+    /// again in the end, which brings such an answer or the records.
     pub(super) fn lag(&mut self, split: &KafkaSplit, at: Offset) -> Option<u64> {
         let (topic, _) = self.topics.get(&split.topic)?;
         let slot = self.table.find((topic.key(), split.partition.0))?;
@@ -144,14 +152,16 @@ impl Connection {
         if !self.client.committed_only {
             return Some(left);
         }
+        let now = Instant::now();
+        let held_back = self.table.at(slot).held_back;
+        let is_proven = held_back
+            .is_some_and(|(last_stable, when)| last_stable == at && now < when + PROVEN_FOR);
         // What was fetched and not taken is on the queue, and is to be read.
-        let is_read = self.table.at(slot).ended_at == Some(at)
-            && self.queue.as_ref().is_some_and(|queue| queue.is_empty());
-        if !is_read {
+        if !is_proven || !self.queue.as_ref().is_some_and(|queue| queue.is_empty()) {
             self.transactions.forget(split);
             return Some(left);
         }
-        self.transactions.note(split, at, left, Instant::now());
+        self.transactions.note(split, at, left, now);
         Some(0)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
 
 use timely_splits::fetcher::{Fetched, Piece};
 
@@ -156,14 +157,16 @@ impl Receiver for Drain<'_> {
         flow
     }
 
-    fn end(&mut self, topic: TopicKey, partition: i32, next: i64) -> Flow {
+    fn end(&mut self, topic: TopicKey, partition: i32, next: i64, high: Option<i64>) -> Flow {
         let Some(slot) = self.table.find((topic, partition)) else {
             return self.flow();
         };
         let is_open = self.run.is_some_and(|(open, _)| open == slot);
         let reading = self.table.at(slot);
         let next = Offset::new(u64::try_from(next).unwrap_or_default());
-        reading.ended_at = Some(next);
+        let high = high.and_then(|high| u64::try_from(high).ok());
+        let is_held_back = high.is_some_and(|high| high > next.get());
+        reading.held_back = is_held_back.then(|| (next, Instant::now()));
         if next > reading.next.next {
             let start = reading.next;
             reading.next.next = next;
@@ -217,7 +220,7 @@ mod tests {
             split,
             split_epoch: SplitEpoch(3),
             next,
-            ended_at: None,
+            held_back: None,
         };
         table.insert((key, 0), reading);
         let (mut builder, mut fetched) = (BatchBuilder::new(), Vec::new());
@@ -233,7 +236,7 @@ mod tests {
     fn the_end_of_a_partition_moves_the_position_once_and_never_back() {
         let (fetched, _) = drained(|drain, key| {
             for next in [5, 9, 9, 3] {
-                assert_eq!(drain.end(key, 0, next), Flow::Continue);
+                assert_eq!(drain.end(key, 0, next, None), Flow::Continue);
             }
         });
 
@@ -246,6 +249,21 @@ mod tests {
         assert!(piece.batch.is_none());
     }
 
+    /// An end at the high watermark proves nothing about what is written behind it later.
+    #[test]
+    fn only_an_end_before_the_high_watermark_proves_that_something_is_held_back() {
+        for (high, held_back) in [(None, None), (Some(9), None), (Some(12), Some(9))] {
+            drained(|drain, key| {
+                drain.end(key, 0, 9, high);
+                let slot = drain.table.find((key, 0)).unwrap();
+                let proof = drain.table.at(slot).held_back;
+                assert_eq!(proof.map(|(at, _)| at.get()), held_back, "{high:?}");
+                drain.end(key, 0, 9, Some(9));
+                assert_eq!(drain.table.at(slot).held_back, None);
+            });
+        }
+    }
+
     #[test]
     fn what_failed_is_not_read_any_more() {
         let error = NativeError {
@@ -256,8 +274,8 @@ mod tests {
         };
         let (fetched, drained) = drained(|drain, key| {
             drain.failed(key, 0, error);
-            drain.end(key, 0, 9);
-            drain.end(TopicKey::numbered(2), 0, 9);
+            drain.end(key, 0, 9, None);
+            drain.end(TopicKey::numbered(2), 0, 9, None);
         });
 
         assert!(fetched.is_empty());

@@ -211,7 +211,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             split: split.clone(),
             split_epoch,
             next: *start,
-            ended_at: None,
+            held_back: None,
         };
         let assigned = match self.clusters.get_mut(&split.cluster) {
             Some(connection) => connection.assign(self.link.worker, reading),
@@ -241,9 +241,9 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     }
 
     /// The end minus the position, as of the last answer to a fetch: zero once all was read that may
-    /// be. The end is the last stable offset if only what is committed is read; on the way to it
-    /// librdkafka tells the high watermark alone, so that what an open transaction holds back counts
-    /// until it is reached.
+    /// be. The end is the last stable offset if only what is committed is read; but librdkafka tells the
+    /// high watermark alone, so that what an open transaction holds back counts until an answer has shown
+    /// that it does.
     fn lag(&mut self, split: &KafkaSplit, position: &KafkaPosition) -> Option<u64> {
         let connection = self.clusters.get_mut(&split.cluster)?;
         let lag = connection.lag(split, position.next)?;

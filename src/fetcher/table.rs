@@ -1,6 +1,7 @@
 //! What one worker reads of one client, by the names that messages carry.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use timely_splits::epoch::SplitEpoch;
 
@@ -19,8 +20,9 @@ pub(super) struct Reading {
     pub(super) split_epoch: SplitEpoch,
     /// The end of what was handed over.
     pub(super) next: KafkaPosition,
-    /// Where there was nothing more to read, when the broker said so last.
-    pub(super) ended_at: Option<Offset>,
+    /// Where there was nothing more to read although there was more, when the broker said so last, and
+    /// when that was.
+    pub(super) held_back: Option<(Offset, Instant)>,
 }
 
 /// The place of a [`Reading`] in its [`Table`], valid until it is removed.

@@ -64,21 +64,35 @@ impl NativeTopic {
 
     /// The high watermark of a partition as the last answer to a fetch told it, without asking.
     pub(crate) fn high_watermark(&self, partition: i32) -> Option<i64> {
-        let (mut low, mut high) = (0, i64::from(sys::RD_KAFKA_OFFSET_INVALID));
-        // SAFETY: client and topic are alive, and so is the topic's name, which is null for none
-        // that is; both offsets are ours to write.
-        let code = unsafe {
-            sys::rd_kafka_get_watermark_offsets(
-                self.client.raw(),
-                sys::rd_kafka_topic_name(self.raw.as_ptr()),
-                partition,
-                &raw mut low,
-                &raw mut high,
-            )
-        };
-        // It is negative until there was an answer.
-        (code == Code::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0).then_some(high)
+        // SAFETY: the topic is alive, and of this client.
+        unsafe { high_watermark(&self.client, self.raw.as_ptr(), partition) }
     }
+}
+
+/// The high watermark of a partition as the last answer to a fetch told it, without asking.
+///
+/// # Safety
+///
+/// `topic` is alive during the call.
+unsafe fn high_watermark(
+    client: &NativeClient,
+    topic: *mut sys::rd_kafka_topic_t,
+    partition: i32,
+) -> Option<i64> {
+    let (mut low, mut high) = (0, i64::from(sys::RD_KAFKA_OFFSET_INVALID));
+    // SAFETY: client and topic are alive, and so is the topic's name, which is null for none that is;
+    // both offsets are ours to write.
+    let code = unsafe {
+        sys::rd_kafka_get_watermark_offsets(
+            client.raw(),
+            sys::rd_kafka_topic_name(topic),
+            partition,
+            &raw mut low,
+            &raw mut high,
+        )
+    };
+    // It is negative until there was an answer.
+    (code == Code::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0).then_some(high)
 }
 
 impl Drop for NativeTopic {
@@ -102,8 +116,9 @@ pub(crate) trait Receiver {
     /// Takes a record.
     fn record(&mut self, topic: TopicKey, partition: i32, record: &NativeRecord<'_>) -> Flow;
 
-    /// Takes note that there is nothing more in a partition before `next`.
-    fn end(&mut self, topic: TopicKey, partition: i32, next: i64) -> Flow;
+    /// Takes note that there is nothing more to read in a partition before `next`, and where its high
+    /// watermark is, if that is known.
+    fn end(&mut self, topic: TopicKey, partition: i32, next: i64, high: Option<i64>) -> Flow;
 
     /// Takes note that a partition is not read on.
     fn failed(&mut self, topic: TopicKey, partition: i32, error: NativeError) -> Flow;
@@ -343,7 +358,11 @@ unsafe fn hand_over<R: Receiver>(
             };
             receiver.record(topic, partition, &record)
         }
-        EOF => receiver.end(topic, partition, offset),
+        EOF => {
+            // SAFETY: the message holds its topic, and both are alive.
+            let high = unsafe { high_watermark(client, (*message).rkt, partition) };
+            receiver.end(topic, partition, offset, high)
+        }
         code => {
             // SAFETY: what carries an error has its text, which ends in NUL, as its payload.
             let error =
