@@ -43,9 +43,8 @@ use self::store::Mistake;
 use crate::once;
 use crate::scenario::Embedded;
 
-/// How many rounds there are where nobody says otherwise, and in continuous integration.
+/// How many rounds there are where nobody says otherwise.
 const ROUNDS: u64 = 60;
-const ROUNDS_IN_CI: u64 = 200;
 
 /// How many rounds a mistake of the store may take until it is found.
 const ROUNDS_WITH_MISTAKE: u64 = 40;
@@ -123,9 +122,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[expect(clippy::print_stdout, reason = "says what was done")]
 fn campaign() {
-    let ci = env::var("CI").is_ok_and(|ci| ci == "true");
-    let default = if ci { ROUNDS_IN_CI } else { ROUNDS };
-    let count = number("TIMELY_KAFKA_CRASHES").unwrap_or(default);
+    let count = number("TIMELY_KAFKA_CRASHES").unwrap_or(ROUNDS);
     let first = number("TIMELY_KAFKA_CRASHES_FROM").unwrap_or(0);
     let begun = Instant::now();
 
