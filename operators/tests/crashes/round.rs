@@ -98,6 +98,16 @@ fn in_force(records: &[LogRecord<Letter>]) -> Result<Rows, String> {
     Ok(bound)
 }
 
+/// Up to where ticks are reserved in the log.
+fn reserved(records: &[LogRecord<Letter>]) -> Tick {
+    let reserved = records.iter().filter_map(|record| match record {
+        LogRecord::Reserved(tick) => Some(*tick),
+        LogRecord::Snapshot(snapshot) => Some(snapshot.reserved),
+        _ => None,
+    });
+    reserved.max().unwrap_or_default()
+}
+
 impl Round {
     /// What the sink has of all its workers.
     fn stored(&self) -> Tick {
@@ -122,8 +132,13 @@ impl Round {
                 let bound = in_force(&records).unwrap_or_default();
                 let mut ticks: BTreeSet<Tick> = bound.into_values().collect();
                 ticks.retain(|tick| since < *tick && *tick <= stored);
-                // What the sink does not have is given again as well.
-                ticks.insert(Tick(stored.0 + 1));
+                // What the sink does not have is given again as well, unless a crash came before the log
+                // knew any tick: there is nothing to be given again, and a run that asks for it is refused.
+                let after = Tick(stored.0 + 1);
+                if after > reserved(&records) {
+                    return Resume::Continue;
+                }
+                ticks.insert(after);
                 let index = random.index(ticks.len());
                 let from = ticks.into_iter().nth(index);
                 Resume::Replay {
