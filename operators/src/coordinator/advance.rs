@@ -303,7 +303,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 let failed = binding.errors.iter().filter(stays);
                 let failed = failed.map(|error| error.split.clone());
                 let (failed, readmitted): (Vec<_>, Vec<_>) = failed
-                    .partition(|split| (self.splits.get(split)).is_some_and(Entry::is_quarantined));
+                    .partition(|split| (self.splits.get(split)).is_some_and(Entry::has_failed));
                 self.quarantined.extend(failed);
                 let errors = binding.errors.clone();
                 self.to_append.push(LogRecord::Binding(binding));

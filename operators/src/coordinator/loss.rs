@@ -33,6 +33,15 @@ pub(super) enum Loss<S: Split> {
     Telling(Option<S::Identity>),
 }
 
+impl<S: Split> Entry<S> {
+    /// Whether it is quarantined by an error that was told. One that was read again after such an error
+    /// was readmitted, also if it is not known yet what it has lost since.
+    pub(super) fn has_failed(&self) -> bool {
+        let is_judged = matches!(&self.loss, Some(Loss::Open(Noticed::Reading(..))));
+        self.is_quarantined() && !is_judged
+    }
+}
+
 /// By whom a loss was noticed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Noticed<P> {
