@@ -75,7 +75,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// All that a restart needs, as of the last closed tick.
     ///
     /// It belongs into the log after the binding of that tick, and after everything that
-    /// [`Intention::Append`] asked for until here.
+    /// [`Intention::Append`](super::Intention::Append) asked for until here.
     pub fn snapshot(&self) -> Snapshot<S> {
         // The records of starts that are not durable are before the snapshot, wherever it is put.
         let starting = self

@@ -41,7 +41,7 @@ pub enum ReaderAction<S: Split> {
     /// Have the fetcher stop reading a split.
     Unfetch(S, SplitEpoch),
     /// Have the fetcher connect to where a split is read from; answered by
-    /// [`handle_prepared`](ReaderState::handle_prepared).
+    /// [`handle_prepared`](super::ReaderState::handle_prepared).
     Prepare(S),
     /// The capabilities may be downgraded to this tick, the oldest that is not durable.
     Downgrade(Tick),
