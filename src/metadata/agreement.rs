@@ -1,17 +1,16 @@
 //! Whether an answer can be used as a whole.
 //!
-//! Two streams may read one topic. It is read once, so where its reading starts, and stops, has to be one:
-//! a rule that one stream gives and another leaves open is that of both, and two rules that differ are
-//! refused. If one of them won, the other stream would be read from where nobody asked it to be.
+//! Two streams may read one topic. It is read once, so where its reading starts and stops, and what is done
+//! when it comes back or loses records, has to be one: a rule that one stream gives and another leaves open
+//! is that of both, and two rules that differ are refused. If one of them won, the other stream would be
+//! read as nobody asked it to be.
 
-use std::fmt::Display;
+use std::collections::BTreeMap;
 
 use super::MetadataError;
 use super::nearest::nearest_key;
-use crate::model::{ClusterId, StartRules, StreamId, StreamsMetadata, TopicName};
-
-/// The field that says what becomes of topics that come back.
-pub(super) const ON_RETURN: &str = "on_return";
+use crate::model::rules::Rule;
+use crate::model::{ClusterId, StreamId, StreamsMetadata, TopicName};
 
 impl StreamsMetadata {
     /// Whether it can be read: every cluster that a stream names is described, and no two streams
@@ -68,84 +67,43 @@ impl StreamsMetadata {
     pub(crate) fn check_agreed(&self) -> Result<(), MetadataError> {
         for (cluster, topics) in self.topics() {
             for topic in topics {
-                self.check_starts(cluster, topic)?;
-                self.check_returns(cluster, topic)?;
+                self.check_topic(cluster, topic)?;
             }
         }
         Ok(())
     }
 
-    fn check_starts(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
-        let streams = self.streams.iter();
-        let starts = streams
-            .filter_map(|(id, stream)| Some((id, stream.starts_of(cluster, topic)?)))
-            .collect::<Vec<_>>();
-        let names = StartRules::default().by_name().map(|(rule, _)| rule);
-        let contradiction = names.into_iter().enumerate().find_map(|(index, rule)| {
-            let said = starts
-                .iter()
-                .filter_map(|(id, starts)| Some((*id, starts.by_name()[index].1?)));
-            Some((rule, differing(said)?))
-        });
-        let contradiction = contradiction.or_else(|| {
-            let all = self.streams.iter();
-            let said = all.filter_map(|(id, stream)| Some((id, stream.stop_of(cluster, topic)?)));
-            Some(("stop", differing(said)?))
-        });
-        match contradiction {
-            None => Ok(()),
-            Some((rule, said)) => Err(MetadataError::Contradictory {
-                cluster: cluster.clone(),
-                topic: topic.clone(),
-                rule,
-                said,
-            }),
+    fn check_topic(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
+        let mut said = BTreeMap::new();
+        for (stream, described) in &self.streams {
+            let rules = described.rules_of(cluster, topic);
+            for (rule, here) in rules.unwrap_or_default() {
+                let (first, there): &(&StreamId, Rule) =
+                    said.entry(rule).or_insert_with(|| (stream, here.clone()));
+                if *there == here {
+                    continue;
+                }
+                let (one, other) = there.told_apart(&here);
+                return Err(MetadataError::Contradictory {
+                    cluster: cluster.clone(),
+                    topic: topic.clone(),
+                    rule,
+                    said: Box::new([((*first).clone(), one), (stream.clone(), other)]),
+                });
+            }
         }
+        Ok(())
     }
-
-    fn check_returns(&self, cluster: &ClusterId, topic: &TopicName) -> Result<(), MetadataError> {
-        let streams = self.streams.iter();
-        let read = streams.filter(|(_, stream)| stream.reads(cluster, topic));
-        let mut said = read.filter_map(|(id, stream)| Some((id, stream.on_return?)));
-        let Some((first, there)) = said.next() else {
-            return Ok(());
-        };
-        let Some((id, here)) = said.find(|(_, here)| *here != there) else {
-            return Ok(());
-        };
-        Err(MetadataError::Contradictory {
-            cluster: cluster.clone(),
-            topic: topic.clone(),
-            rule: ON_RETURN,
-            said: Box::new([
-                (first.clone(), there.to_string()),
-                (id.clone(), here.to_string()),
-            ]),
-        })
-    }
-}
-
-/// The first two of the streams that say one thing differently, with what they say in words.
-fn differing<'a, R: PartialEq + Display + 'a>(
-    mut said: impl Iterator<Item = (&'a StreamId, &'a R)>,
-) -> Option<Box<[(StreamId, String); 2]>> {
-    let (first, one) = said.next()?;
-    let (id, other) = said.find(|(_, other)| *other != one)?;
-    let mut words = other.to_string();
-    if words == one.to_string() {
-        // Offsets are too many to be named.
-        words.push_str(" (another one)");
-    }
-    Some(Box::new([
-        (first.clone(), one.to_string()),
-        (id.clone(), words),
-    ]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ClientProperties, KafkaStream, OnReturn, StartAt, StopAt};
+    use timely_splits::loss::LossPolicy;
+
+    use crate::model::{
+        ClientProperties, KafkaStream, LossRules, OnReturn, StartAt, StartRules, StopAt,
+    };
 
     fn stream(start: Option<StartAt>, new_partitions: Option<StartAt>) -> KafkaStream {
         let read = KafkaStream::new().with_topics("east", ["orders"]).unwrap();
@@ -228,6 +186,33 @@ mod tests {
         assert_eq!(
             checked([("a", end), ("b", never)]).unwrap_err(),
             "topic east/orders: 'stop' is the end in stream 'a' and nowhere in stream 'b'; expected the \
+             same in both, or only in one"
+        );
+    }
+
+    /// The first by name won, without a word, so that records of the second were skipped.
+    #[test]
+    fn streams_that_contradict_each_other_about_losses_are_both_named() {
+        let losing = |lost_records, recreated_topic| {
+            stream(None, None).with_losses(LossRules {
+                lost_records,
+                recreated_topic,
+            })
+        };
+        let (skip, fail) = (Some(LossPolicy::Skip), Some(LossPolicy::Fail));
+
+        assert_eq!(
+            checked([("a", losing(skip, None)), ("b", losing(None, fail))]),
+            Ok(())
+        );
+        assert_eq!(
+            checked([("a", losing(skip, None)), ("b", losing(fail, None))]).unwrap_err(),
+            "topic east/orders: 'lost_records' is skip in stream 'a' and fail in stream 'b'; expected the \
+             same in both, or only in one"
+        );
+        assert_eq!(
+            checked([("a", losing(skip, skip)), ("b", losing(None, fail))]).unwrap_err(),
+            "topic east/orders: 'recreated_topic' is skip in stream 'a' and fail in stream 'b'; expected the \
              same in both, or only in one"
         );
     }

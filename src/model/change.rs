@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
+use super::rules::Rule;
 use super::{ClientProperties, ClusterId, StreamId, StreamsMetadata, TopicName};
 
 /// What is different in one metadata and another, for whoever wants to see it before it is in force.
@@ -154,17 +155,28 @@ fn rules(before: &StreamsMetadata, after: &StreamsMetadata) -> Vec<RuleChange> {
         let read = topics.into_iter();
         let kept = read.filter(|topic| still.get(cluster).is_some_and(|all| all.contains(topic)));
         for topic in kept {
-            let (was, is) = (before.starts(cluster, topic), after.starts(cluster, topic));
-            for ((rule, there), (_, here)) in was.by_name().into_iter().zip(is.by_name()) {
-                if there != here {
-                    changes.push(RuleChange {
-                        cluster: cluster.clone(),
-                        topic: topic.clone(),
-                        rule,
-                        before: there.map(ToString::to_string),
-                        after: here.map(ToString::to_string),
-                    });
+            let was = before.rules_of(cluster, topic);
+            let is = after.rules_of(cluster, topic);
+            let names: BTreeSet<_> = was.keys().chain(is.keys()).copied().collect();
+            for rule in names {
+                let (there, here) = (was.get(rule), is.get(rule));
+                if there == here {
+                    continue;
                 }
+                let (there, here) = match (there, here) {
+                    (Some(there), Some(here)) => {
+                        let (there, here) = there.told_apart(here);
+                        (Some(there), Some(here))
+                    }
+                    _ => (there.map(Rule::to_string), here.map(Rule::to_string)),
+                };
+                changes.push(RuleChange {
+                    cluster: cluster.clone(),
+                    topic: topic.clone(),
+                    rule,
+                    before: there,
+                    after: here,
+                });
             }
         }
     }
@@ -222,7 +234,9 @@ impl Display for MetadataChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{KafkaStream, StartAt};
+    use timely_splits::loss::LossPolicy;
+
+    use crate::model::{KafkaStream, LossRules, OnReturn, StartAt, StartRules, StopAt};
 
     fn metadata(password: &str, start: Option<StartAt>) -> StreamsMetadata {
         let east = ClientProperties::new()
@@ -265,6 +279,62 @@ mod tests {
         assert_eq!(
             change.to_string(),
             "~ topic east/orders: start from latest to not given"
+        );
+    }
+    /// Only rules for starts were told: a topic that was to be read again, or whose losses were to be
+    /// skipped, changed nothing.
+    #[test]
+    fn a_rule_of_every_kind_that_changes_is_told() {
+        let read = || KafkaStream::new().with_topics("east", ["orders"]).unwrap();
+        let all = read()
+            .with_starts(StartRules {
+                start: Some(StartAt::Latest),
+                new_partitions: Some(StartAt::Latest),
+                new_topics: Some(StartAt::Latest),
+                new_clusters: Some(StartAt::Latest),
+            })
+            .with_stops(StopAt::End)
+            .with_return(OnReturn::ReadAgain)
+            .with_losses(LossRules {
+                lost_records: Some(LossPolicy::Skip),
+                recreated_topic: Some(LossPolicy::Wait),
+            });
+        let of = |stream| {
+            StreamsMetadata::new()
+                .with_stream("orders", stream)
+                .unwrap()
+        };
+
+        let change = MetadataChange::between(&of(read()), &of(all));
+
+        let told = change.rules.iter().map(|rule| {
+            assert_eq!(rule.before, None);
+            (rule.rule, rule.after.as_deref().unwrap())
+        });
+        let expected = [
+            ("lost_records", "skip"),
+            ("new_clusters", "latest"),
+            ("new_partitions", "latest"),
+            ("new_topics", "latest"),
+            ("on_return", "read_again"),
+            ("recreated_topic", "wait"),
+            ("start", "latest"),
+            ("stop", "the end"),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn rules_that_differ_in_their_offsets_alone_are_told_apart() {
+        let given = |offset| {
+            let start = StartAt::positions([(0, offset)], StartAt::Latest);
+            metadata("a", Some(start))
+        };
+
+        assert_eq!(
+            MetadataChange::between(&given(1), &given(2)).to_string(),
+            "~ topic east/orders: start from the given offset, otherwise latest to the given offset, \
+             otherwise latest (another one)"
         );
     }
 }

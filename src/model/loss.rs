@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 use timely_splits::log::StoredError;
 use timely_splits::loss::{LossKind, LossPolicies, LossPolicy};
 
+/// The names of the rules that say what is done about records that are no longer there.
+pub(crate) const LOSSES: [&str; 2] = ["lost_records", "recreated_topic"];
+
 /// What a stream says about records that are no longer there; `None` leaves it to the source.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -22,6 +25,15 @@ impl LossRules {
             LossKind::Records => self.lost_records,
             LossKind::Recreated => self.recreated_topic,
         }
+    }
+
+    /// Each rule by its name in a metadata file.
+    pub(crate) fn by_name(self) -> [(&'static str, Option<LossPolicy>); 2] {
+        let [records, recreated] = LOSSES;
+        [
+            (records, self.lost_records),
+            (recreated, self.recreated_topic),
+        ]
     }
 
     /// The policies, with the default where these rules say nothing.

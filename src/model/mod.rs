@@ -1,10 +1,11 @@
 //! What the source speaks of: streams, clusters, splits and positions.
 
 mod change;
-mod loss;
+pub(crate) mod loss;
 mod name;
 mod position;
 mod properties;
+pub(crate) mod rules;
 mod split;
 mod start;
 mod stop;

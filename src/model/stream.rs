@@ -147,12 +147,6 @@ impl KafkaStream {
         self
     }
 
-    /// Whether it reads a topic of a cluster.
-    pub(crate) fn reads(&self, cluster: &ClusterId, topic: &TopicName) -> bool {
-        let read = self.clusters.get(cluster);
-        read.is_some_and(|read| read.topics.contains(topic))
-    }
-
     /// The same with the reading of `cluster` stopping at `stop`.
     ///
     /// # Errors
@@ -205,11 +199,21 @@ impl KafkaStream {
 }
 
 impl KafkaStream {
+    /// What it says of the cluster of a topic; `None` if it does not read the topic.
+    fn topics_with(&self, cluster: &ClusterId, topic: &TopicName) -> Option<&StreamTopics> {
+        let read = self.clusters.get(cluster);
+        read.filter(|read| read.topics.contains(topic))
+    }
+
+    /// Whether it reads a topic of a cluster.
+    fn reads(&self, cluster: &ClusterId, topic: &TopicName) -> bool {
+        self.topics_with(cluster, topic).is_some()
+    }
+
     /// The starting rules of a topic, each that of the nearest place which gives it; `None` if the
     /// stream does not read the topic.
     pub(crate) fn starts_of(&self, cluster: &ClusterId, topic: &TopicName) -> Option<StartRules> {
-        let read = self.clusters.get(cluster)?;
-        let read = read.topics.contains(topic).then_some(read)?;
+        let read = self.topics_with(cluster, topic)?;
         let of_topic = read.topic_starts.get(topic).cloned().unwrap_or_default();
         Some(of_topic.or(&read.starts).or(&self.starts))
     }
@@ -217,8 +221,7 @@ impl KafkaStream {
     /// The stopping rule of a topic, that of the nearest place which gives one; `None` if none does, or
     /// the stream does not read the topic.
     pub(crate) fn stop_of(&self, cluster: &ClusterId, topic: &TopicName) -> Option<&StopAt> {
-        let read = self.clusters.get(cluster)?;
-        let read = read.topics.contains(topic).then_some(read)?;
+        let read = self.topics_with(cluster, topic)?;
         let of_topic = read.topic_stops.get(topic);
         of_topic.or(read.stop.as_ref()).or(self.stop.as_ref())
     }
@@ -234,20 +237,13 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
 
     fn lists_group(&self, (cluster, topic): &Self::Group) -> bool {
         self.clusters.contains_key(cluster)
-            && self.streams.values().any(|stream| {
-                let read = stream.clusters.get(cluster);
-                read.is_some_and(|read| read.topics.contains(topic))
-            })
+            && (self.streams.values()).any(|stream| stream.reads(cluster, topic))
     }
 
-    /// If several streams read the topic, the first by name that says something wins.
     fn loss_policy(&self, split: &KafkaSplit, kind: LossKind) -> Option<LossPolicy> {
-        let reads = |stream: &&KafkaStream| {
-            let read = stream.clusters.get(&split.cluster);
-            read.is_some_and(|read| read.topics.contains(&split.topic))
-        };
-        let mut streams = self.streams.values().filter(reads);
-        streams.find_map(|stream| stream.losses.of(kind))
+        let streams = self.streams.values();
+        let mut read = streams.filter(|stream| stream.reads(&split.cluster, &split.topic));
+        read.find_map(|stream| stream.losses.of(kind))
     }
 
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group> {

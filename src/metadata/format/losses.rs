@@ -3,10 +3,8 @@
 use super::Entry;
 use super::walk::{Walk, join};
 use crate::model::LossRules;
+use crate::model::loss::LOSSES;
 use timely_splits::loss::LossPolicy;
-
-/// The fields of a stream that say it.
-pub(super) const LOSSES: [&str; 2] = ["lost_records", "recreated_topic"];
 
 impl Walk<'_> {
     /// The policies among `fields`.

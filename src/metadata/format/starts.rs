@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::losses::LOSSES;
-use super::stops::STOP;
 use super::walk::{Walk, join, listed};
 use super::{Entry, Node, Value};
-use crate::metadata::agreement::ON_RETURN;
+use crate::model::loss::LOSSES;
+use crate::model::rules::{ON_RETURN, STOP};
 use crate::model::{GroupId, Offset, OnReturn, Partition, StartAt, StartRules, StopAt, TopicName};
 
 /// The fields of a place that say where reading starts there.

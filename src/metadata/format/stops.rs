@@ -2,10 +2,8 @@
 
 use super::Entry;
 use super::walk::{Walk, join, listed};
+use crate::model::rules::STOP;
 use crate::model::{GroupId, StopAt};
-
-/// The field of a place that says where reading stops there.
-pub(super) const STOP: &str = "stop";
 
 /// The fields of which a rule that is a map has one.
 const KINDS: [&str; 3] = ["time_ms", "group", "positions"];

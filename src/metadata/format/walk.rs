@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use super::starts::{RULES, TopicRules, is_rule};
-use super::stops::STOP;
 use super::{At, Entry, Mistake, Node, Value, mistake};
 use crate::metadata::nearest::nearest;
 use crate::metadata::properties::{PropertyCheck, UNKNOWN, check};
 use crate::metadata::reference::{Part, parts};
+use crate::model::rules::STOP;
 use crate::model::words::some_of;
 use crate::model::{
     ClusterId, ClusterMetadata, KafkaStream, NameError, StreamId, StreamTopics, StreamsMetadata,
