@@ -135,6 +135,15 @@ impl KafkaFetcher {
         }
     }
 
+    /// Tells what open transactions hold back.
+    fn tell_transactions(&mut self) {
+        let (now, worker) = (Instant::now(), self.link.worker);
+        for (cluster, connection) in &mut self.clusters {
+            let health = connection.transactions.tell(cluster, worker, now);
+            self.waiting.extend(health.map(Fetched::Health));
+        }
+    }
+
     /// Takes what is on the queue of the cluster at `turn`; says whether there may be more.
     fn drain(
         &mut self,
@@ -246,13 +255,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     /// that it does.
     fn lag(&mut self, split: &KafkaSplit, position: &KafkaPosition) -> Option<u64> {
         let connection = self.clusters.get_mut(&split.cluster)?;
-        let lag = connection.lag(split, position.next)?;
-        let (worker, transactions) = (self.link.worker, &mut connection.transactions);
-        if let Some(health) = transactions.tell(&split.cluster, worker, Instant::now()) {
-            self.waiting.push(Fetched::Health(health));
-            self.link.wake().wake();
-        }
-        Some(lag)
+        connection.lag(split, position.next)
     }
 
     fn unassign(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch) {
@@ -267,6 +270,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<KafkaFetched>) -> Polled {
         // 1. Acknowledgements are taken while no message is under way; see `Table`.
         self.take_notices();
+        self.tell_transactions();
         fetched.append(&mut self.waiting);
         // 2. The clusters in turn, so that none waits behind a busier one for ever.
         let count = self.clusters.len();

@@ -10,6 +10,9 @@ use crate::model::{ClusterId, KafkaSplit, Offset};
 /// How long a transaction is open before anybody is told: most are over sooner.
 const TELL_AFTER: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether there is one to tell of: that takes a look at every split.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Splits of one worker and cluster that were read to their last stable offset, with more behind it.
 ///
 /// Who reads only what is committed waits at the beginning of the first transaction that is open,
@@ -19,8 +22,19 @@ const TELL_AFTER: Duration = Duration::from_secs(10);
 pub(super) struct OpenTransactions {
     /// Bounded by the splits that are read.
     held_back: BTreeMap<KafkaSplit, HeldBack>,
-    /// How old the oldest is when it is told again; `None` if nobody was told of any.
-    tell_again: Option<Duration>,
+    /// The oldest that anybody was told of, unless it was told that it is over.
+    told: Option<Told>,
+    /// When it is to be looked for the oldest again.
+    look_due: Option<Instant>,
+}
+
+/// A transaction that a person was told of.
+#[derive(Debug)]
+struct Told {
+    split: KafkaSplit,
+    since: Instant,
+    /// How old it is when it is told again.
+    again: Duration,
 }
 
 /// What is behind the last stable offset of one split.
@@ -74,26 +88,38 @@ impl OpenTransactions {
         self.held_back.clear();
     }
 
-    /// What a person should know of them, if anything changed: once for each doubling of the age of
-    /// the oldest, and once when there is none.
+    /// What a person should know of them, if anything changed: each that is the oldest, once for each
+    /// doubling of its age, and once when there is none. Most are over soon, so none is one before it has
+    /// been open for some time.
     pub(super) fn tell(
         &mut self,
         cluster: &ClusterId,
         worker: usize,
         now: Instant,
     ) -> Option<Health> {
+        if self.look_due.is_some_and(|due| now < due) {
+            return None;
+        }
+        self.look_due = Some(now + LOOK_EVERY);
         let subject = || format!("open transactions of cluster {cluster}, worker {worker}");
-        let oldest = self.held_back.iter().min_by_key(|(_, held)| held.since);
-        let Some((split, held)) = oldest else {
-            self.tell_again.take()?;
+        let age = |held: &HeldBack| now.saturating_duration_since(held.since);
+        let old = (self.held_back.iter()).filter(|(_, held)| age(held) >= TELL_AFTER);
+        let Some((split, held)) = old.min_by_key(|(_, held)| held.since) else {
+            self.told.take()?;
             let message = "none holds anything back";
             return Some(Health::new(subject(), HealthStatus::Well, message));
         };
-        let age = now.saturating_duration_since(held.since);
-        if age < self.tell_again.unwrap_or(TELL_AFTER) {
+        let age = age(held);
+        let told = self.told.as_ref();
+        let told = told.filter(|told| told.split == *split && told.since == held.since);
+        if told.is_some_and(|told| age < told.again) {
             return None;
         }
-        self.tell_again = Some(age * 2);
+        self.told = Some(Told {
+            split: split.clone(),
+            since: held.since,
+            again: age * 2,
+        });
         let more = match self.held_back.len() - 1 {
             0 => String::new(),
             count => format!(", and {count} more splits for a shorter time"),
@@ -164,5 +190,47 @@ mod tests {
             open.note(&split(0), Offset::new(second / 5), 1, now);
             assert_eq!(open.tell(&east, 0, now), None);
         }
+    }
+
+    /// One that hung was told of. While others came after it, each for a moment only, it was neither said
+    /// that it is over, nor of the next that hung before that was as old as the first had been.
+    #[test]
+    fn the_end_of_one_and_the_age_of_the_next_are_told_whatever_comes_in_between() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut open = OpenTransactions::default();
+        let east = ClusterId::new("east").unwrap();
+        let mut told = Vec::new();
+        for second in 0..200 {
+            // Split 0 hangs until 100, split 1 from 120 on, and split 2 has a short one at any time.
+            let (hangs, hangs_next) = (second < 100, second >= 120);
+            open.note(&split(0), Offset::new(1), u64::from(hangs), at(second));
+            open.note(&split(1), Offset::new(1), u64::from(hangs_next), at(second));
+            open.note(&split(2), Offset::new(second / 2), 1, at(second));
+            let health = open.tell(&east, 0, at(second));
+            told.extend(health.map(|health| (second, health.status)));
+        }
+
+        let (waits, well) = (HealthStatus::Waiting, HealthStatus::Well);
+        let hanging = [10, 20, 40, 80].map(|second| (second, waits));
+        let next = [130, 140, 160].map(|second| (second, waits));
+        assert_eq!(told, [&hanging[..], &[(100, well)], &next].concat());
+    }
+
+    /// Each poll would look at every split, which is quadratic where the lag of each is asked for.
+    #[test]
+    fn it_is_looked_for_the_oldest_once_a_second() {
+        let start = Instant::now();
+        let mut open = OpenTransactions::default();
+        let east = ClusterId::new("east").unwrap();
+        open.note(&split(0), Offset::new(1), 1, start);
+
+        let looks = (0..20_000).filter(|millis| {
+            let before = open.look_due;
+            open.tell(&east, 0, start + Duration::from_millis(*millis));
+            open.look_due != before
+        });
+
+        assert_eq!(looks.count(), 20);
     }
 }
