@@ -15,7 +15,7 @@ use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
 use super::describe::problem;
 use super::{Call, ControlClient, ControlError};
-use crate::fetcher::ffi::client::{ClientKind, NativeError};
+use crate::fetcher::ffi::client::NativeError;
 use crate::fetcher::ffi::queue::{NativeEvent, NativeQueue};
 use crate::fetcher::ffi::{c_string, text_at};
 use crate::metadata::secret::ResolvedProperties;
@@ -40,13 +40,7 @@ impl CommitClient {
     ///
     /// If a property is unknown or its value refused.
     pub(crate) fn new(properties: &ResolvedProperties, group: &str) -> Result<Self, NativeError> {
-        let of_group = [("group.id", group), ("enable.auto.commit", "false")];
-        let client = ControlClient::of_kind(ClientKind::Consumer, properties, &of_group)?;
-        // What such a client has to say arrives on another queue than that of one without a group.
-        if let Some(queue) = NativeQueue::consumer(&client.client) {
-            queue.forward(&client.main);
-        }
-        Ok(Self(client))
+        Ok(Self(ControlClient::of_group(properties, group)?))
     }
 
     /// Takes what the client says off its queue, which grows while nobody commits anything.

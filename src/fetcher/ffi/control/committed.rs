@@ -10,8 +10,8 @@ use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
 use super::offsets::{CHUNK, TopicPartition};
-use super::{Call, ControlClient, ControlError, DEFAULTS, FORCED};
-use crate::fetcher::ffi::client::{ClientKind, NativeClient, NativeError};
+use super::{Call, ControlClient, ControlError};
+use crate::fetcher::ffi::client::NativeError;
 use crate::fetcher::ffi::queue::{NativeEvent, NativeQueue};
 use crate::fetcher::ffi::{c_string, text_at};
 use crate::metadata::secret::ResolvedProperties;
@@ -44,15 +44,8 @@ impl GroupClient {
         properties: &ResolvedProperties,
         group: &GroupId,
     ) -> Result<Self, NativeError> {
-        let own = [
-            ("group.id", group.as_str()),
-            ("enable.auto.commit", "false"),
-        ];
-        let all = DEFAULTS.into_iter().chain(properties.iter());
-        let all = all.chain(FORCED).chain(own);
-        let client = NativeClient::new(ClientKind::Consumer, all, properties.mask())?;
         Ok(Self {
-            control: ControlClient::of(client),
+            control: ControlClient::of_group(properties, group.as_str())?,
             group: c_string("a group name", group.as_str())?,
         })
     }

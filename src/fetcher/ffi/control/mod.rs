@@ -139,7 +139,18 @@ impl ControlClient {
         Self::of_kind(ClientKind::Producer, properties, &[])
     }
 
-    /// A client of another kind, with `forced` on top of its properties.
+    /// A client that has `group`, and never joins it.
+    fn of_group(properties: &ResolvedProperties, group: &str) -> Result<Self, NativeError> {
+        let of_group = [("group.id", group), ("enable.auto.commit", "false")];
+        let client = Self::of_kind(ClientKind::Consumer, properties, &of_group)?;
+        // What such a client has to say arrives on another queue than that of one without a group.
+        if let Some(queue) = NativeQueue::consumer(&client.client) {
+            queue.forward(&client.main);
+        }
+        Ok(client)
+    }
+
+    /// A client of a kind, with `forced` on top of its properties.
     fn of_kind(
         kind: ClientKind,
         properties: &ResolvedProperties,
@@ -148,18 +159,14 @@ impl ControlClient {
         let all = DEFAULTS.into_iter().chain(properties.iter()).chain(FORCED);
         let all = all.chain(forced.iter().copied());
         let client = NativeClient::new(kind, all, properties.mask())?;
-        Ok(Self::of(client))
-    }
-
-    fn of(client: Arc<NativeClient>) -> Self {
-        Self {
+        Ok(Self {
             main: NativeQueue::main(&client),
             client,
             words: None,
             down_since: None,
             connected: false,
             controller: None,
-        }
+        })
     }
 
     /// Takes what the client says off its queue, which grows while nobody asks anything.
