@@ -21,7 +21,10 @@ pub(super) fn observer(worker: usize, users: Option<Observer<KafkaSplit>>) -> Ob
         tell(worker, event);
         if let SourceEvent::MetadataAdopted { epoch, metadata } = event {
             let mut in_force = in_force.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(before) = in_force.replace(metadata.clone()) {
+            // A difference takes a look at every topic, and this is a worker's thread.
+            if let Some(before) = in_force.replace(metadata.clone())
+                && tracing::enabled!(tracing::Level::INFO)
+            {
                 for line in MetadataChange::between(&before, metadata)
                     .to_string()
                     .lines()
