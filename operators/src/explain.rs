@@ -28,7 +28,7 @@ pub struct Explanation<S: Split> {
     pub metadata_age: Option<Duration>,
     /// What an answer would lose that is held back; empty if none is.
     pub held_back: Vec<String>,
-    /// The options in force, by their names, also those that nobody set.
+    /// The options in force, by their names, also those that nobody set, which are marked.
     pub options: Configuration,
     /// The splits, in their order.
     pub splits: Vec<SplitExplanation<S>>,
@@ -48,6 +48,9 @@ pub struct SplitExplanation<S: Split> {
     /// The position after everything that is bound, or waits for the log to be; `None` as long as it is
     /// not known where its reading starts.
     pub position: Option<S::Position>,
+    /// Where its reading stops: nothing at this position or past it is read. `None`: nowhere, as far as
+    /// that is known.
+    pub stop: Option<S::Position>,
     /// Where its reading went on last that was with nobody, and why there; `None` as long as that is
     /// not known.
     pub origin: Option<Origin<S>>,
@@ -156,7 +159,11 @@ impl<S: Split> Display for SplitExplanation<S> {
             write!(f, " by reader {reader}")?;
         }
         if let Some(position) = &self.position {
-            write!(f, ", at {position}, {} behind", self.lag)?;
+            write!(f, ", at {position}")?;
+            if let Some(stop) = &self.stop {
+                write!(f, " up to {stop}")?;
+            }
+            write!(f, ", {} behind", self.lag)?;
         }
         if let Some(Origin { position, why, at }) = &self.origin {
             write!(f, "; went on at {position}, {why}, at {at}")?;

@@ -4,6 +4,7 @@
 //! from the readers back. Both run on ports that hold nobody's frontier.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +17,42 @@ use crate::loss::LossCause;
 use crate::split::Split;
 use crate::tick::Tick;
 
-/// What must be the same in every process: settings by their names, as text that shows no secret.
-pub type Configuration = BTreeMap<String, String>;
+/// What must be the same in every process: settings by their names.
+pub type Configuration = BTreeMap<String, Setting>;
+
+/// One option in force.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Setting {
+    /// What it is, as text that shows no secret.
+    pub value: String,
+    /// Whether it is what it is if nobody sets it.
+    pub is_default: bool,
+}
+
+impl Setting {
+    /// Settings by their names, `defaults` being what they are if nobody sets them.
+    pub fn of<N: Into<String>>(
+        settings: impl IntoIterator<Item = (N, String)>,
+        defaults: impl IntoIterator<Item = (N, String)>,
+    ) -> Configuration {
+        let named = |(name, value): (N, String)| (name.into(), value);
+        let defaults: BTreeMap<String, String> = defaults.into_iter().map(named).collect();
+        let settings = settings.into_iter().map(named);
+        settings
+            .map(|(name, value)| {
+                let is_default = defaults.get(&name) == Some(&value);
+                (name, Self { value, is_default })
+            })
+            .collect()
+    }
+}
+
+impl Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = if self.is_default { " (default)" } else { "" };
+        write!(f, "{}{default}", self.value)
+    }
+}
 
 /// What the enumerator tells one reader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

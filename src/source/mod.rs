@@ -1,6 +1,7 @@
 //! The source as a user builds and reads it.
 
 mod builder;
+mod settings;
 mod story;
 
 use std::convert::Infallible;
@@ -22,7 +23,7 @@ use timely_splits::reader::AdmissionHook;
 use timely_splits::source::{Reading, SourceOptions, read_splits};
 use timely_splits::tick::{SourceTime, TimeMap};
 
-use self::builder::Settings;
+use self::settings::Settings;
 /// What a source can be asked for while it runs.
 pub type SourceControl = timely_splits::control::SourceControl<KafkaSplit>;
 

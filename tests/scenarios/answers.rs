@@ -215,6 +215,6 @@ fn explains() {
         assert_eq!(origin.why, OriginKind::Rule("earliest".to_owned()));
         assert_eq!(split.position.map(|position| position.next.get()), Some(5));
     }
-    assert_eq!(explanation.options["tick_interval"], "20ms");
+    assert_eq!(explanation.options["tick_interval"].to_string(), "20ms");
     run.end().with(|state| assert_exact(state, 0..15));
 }

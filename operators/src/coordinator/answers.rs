@@ -6,6 +6,7 @@
 //! with what it adds: an answer is in force or it is not, and no metadata is ever in force that nobody
 //! gave.
 
+use std::fmt::{self, Display};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -31,6 +32,16 @@ pub struct ShrinkGuard {
     pub confirmed_after: Duration,
 }
 
+impl Display for ShrinkGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "answers that lose all of a kind, or more than {} %, until they are given again after {:?}",
+            self.loss_percent_max, self.confirmed_after
+        )
+    }
+}
+
 /// When a metadata service that does not answer ends the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureThreshold {
@@ -38,6 +49,12 @@ pub struct FailureThreshold {
     pub failures_max: u32,
     /// What one more does.
     pub then: GivingUp,
+}
+
+impl Display for FailureThreshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failures, then {:?}", self.failures_max, self.then)
+    }
 }
 
 /// How a source ends whose metadata service does not answer.

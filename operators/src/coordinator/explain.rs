@@ -1,5 +1,6 @@
 //! Says what is done, and why.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use super::ownership::{Entry, Ownership};
@@ -7,7 +8,7 @@ use super::{Coordinator, CoordinatorOptions, Intention};
 use crate::assignor::Assignor;
 use crate::epoch::ReaderId;
 use crate::explain::{Explanation, SplitExplanation, SplitLife};
-use crate::protocol::{Configuration, Directive};
+use crate::protocol::{Configuration, Directive, Setting};
 use crate::split::Split;
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
@@ -25,13 +26,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             life: entry.life(),
             reader: entry.ownership.reader(),
             position: self.bound.get(split).cloned(),
+            stop: entry.stop.clone(),
             origin: entry.story.origin.clone(),
             lag: entry.load.lag,
         });
         // All readers have the same configuration, or nothing is read.
         let configured = self.readers.values().next();
         let mut options = configured.map_or_else(Configuration::new, |(_, all)| all.clone());
-        options.extend(self.options.in_words());
+        // A source on top can have other defaults than the coordinator.
+        let defaults = CoordinatorOptions::new(self.options.readers);
+        for (name, setting) in Setting::of(self.options.in_words(), defaults.in_words()) {
+            options.entry(name).or_insert(setting);
+        }
         let held_back = self.held_back().iter().map(ToString::to_string).collect();
         Explanation {
             incarnation: self.incarnation,
@@ -65,36 +71,18 @@ impl<S: Split> Entry<S> {
 
 impl CoordinatorOptions {
     /// The options that a person may have to know, by their names.
-    fn in_words(&self) -> Configuration {
-        let off = || "off".to_owned();
-        let options = [
+    fn in_words(&self) -> [(&'static str, String); 6] {
+        [
             ("resume", format!("{:?}", self.resume)),
             ("kept_for", format!("{:?}", self.kept_for)),
             ("kept_max", format!("{} positions", self.kept_max)),
             ("calm_for", format!("{:?}", self.calm_for)),
-            (
-                "shrink_guard",
-                self.shrink_guard.map_or_else(off, |guard| {
-                    format!(
-                        "answers that lose all of a kind, or more than {} %, until they are given \
-                         again after {:?}",
-                        guard.loss_percent_max, guard.confirmed_after
-                    )
-                }),
-            ),
-            (
-                "failure_threshold",
-                self.failure_threshold.map_or_else(off, |threshold| {
-                    format!(
-                        "{} failures, then {:?}",
-                        threshold.failures_max, threshold.then
-                    )
-                }),
-            ),
-        ];
-        let named = options.into_iter();
-        named
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+            ("shrink_guard", or_off(self.shrink_guard.as_ref())),
+            ("failure_threshold", or_off(self.failure_threshold.as_ref())),
+        ]
     }
+}
+
+fn or_off<T: Display>(option: Option<&T>) -> String {
+    option.map_or_else(|| "off".to_owned(), T::to_string)
 }

@@ -10,7 +10,7 @@ use crate::epoch::{ReaderId, SplitEpoch};
 use crate::event::SourceEvent;
 use crate::explain::OriginKind;
 use crate::health::{FailureKind, Health, HealthStatus};
-use crate::protocol::{Configuration, Directive, Moved, Report};
+use crate::protocol::{Configuration, Directive, Moved, Report, Setting};
 use crate::split::Split;
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
@@ -228,7 +228,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 /// The first setting that differs, with both values.
 fn difference(one: &Configuration, other: &Configuration) -> Option<String> {
     let settings = one.keys().chain(other.keys());
-    let said = |value: Option<&String>| value.map_or_else(|| "not set".to_owned(), Clone::clone);
+    let said = |setting: Option<&Setting>| {
+        setting.map_or_else(|| "not set".to_owned(), |setting| setting.value.clone())
+    };
     let mut differing = settings.filter(|setting| one.get(*setting) != other.get(*setting));
     differing.next().map(|setting| {
         let (one, other) = (said(one.get(setting)), said(other.get(setting)));

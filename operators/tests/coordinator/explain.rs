@@ -143,7 +143,11 @@ fn what_is_held_back_and_what_is_in_force_is_explained() {
     assert_eq!(explanation.metadata_epoch.0, 1);
     assert_eq!(explanation.metadata_age, Some(Duration::ZERO));
     assert_eq!(explanation.held_back, ["2 of 2 trees (a, b)"]);
-    assert_eq!(explanation.options["kept_for"], "604800s");
+    assert_eq!(
+        explanation.options["kept_for"].to_string(),
+        "604800s (default)"
+    );
+    assert!(!explanation.options["shrink_guard"].is_default);
     let words = explanation.to_string();
     assert!(
         words.contains("an answer is held back that loses 2 of 2 trees"),

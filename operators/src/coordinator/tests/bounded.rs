@@ -212,3 +212,14 @@ fn a_restored_split_has_the_stop_that_the_log_says() {
         assert_eq!(stops.collect::<Vec<_>>(), [20], "{snapshotted}");
     }
 }
+
+#[test]
+fn a_split_is_explained_with_its_stop() {
+    let mut driven = bounded(&[]);
+    driven.metadata("a");
+
+    let explanation = driven.coordinator.explain(driven.now);
+
+    let said = explanation.splits[0].to_string();
+    assert!(said.contains(", at 10 up to 20, 0 behind"), "{said}");
+}

@@ -17,7 +17,7 @@ use crate::binding::{SplitError, SplitRange};
 use crate::discovery::FoundSplit;
 use crate::letters::{Letter, Letters};
 use crate::loss::Aftermath;
-use crate::protocol::{Assignment, Command, Moved, ReleaseReason};
+use crate::protocol::{Assignment, Command, Moved, ReleaseReason, Setting};
 use crate::resume::Resume;
 
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -201,7 +201,7 @@ impl Driven {
 fn hello(reader: usize, configuration: u64) -> Report<Letter> {
     Report::Hello {
         reader: ReaderProfile::new(ReaderId(reader)),
-        configuration: [("tick_interval".to_owned(), configuration.to_string())].into(),
+        configuration: Setting::of([("tick_interval", configuration.to_string())], []),
     }
 }
 
