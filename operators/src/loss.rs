@@ -105,6 +105,8 @@ pub enum Aftermath<S: Split> {
         split: S,
         /// The position of the first record of it to read.
         start: S::Position,
+        /// Where its reading stops, if the one before stops: that one's stop may mean nothing here.
+        stop: Option<S::Position>,
     },
 }
 

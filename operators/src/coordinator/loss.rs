@@ -144,7 +144,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let other = S::contradicts(known, found);
             entry.replaced_by = other.then(|| found.clone());
         }
-        let Some((found, identity)) = found(split, entry, remains) else {
+        let bounded = self.bounded.is_some();
+        let Some((found, identity)) = found(split, entry, remains, bounded) else {
             self.wait_no_more(split);
             self.is_there(split, now);
             return;
@@ -252,6 +253,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let Aftermath::StartedOver {
                 split: other,
                 start,
+                stop,
             } = &error.then
             else {
                 continue;
@@ -262,7 +264,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let mut entry = Entry::found(RequestId::default(), before.split_epoch);
             entry.ownership = Ownership::Recording(start.clone());
             entry.racks.clone_from(&before.racks);
-            entry.stop.clone_from(&before.stop);
+            entry.stop.clone_from(stop);
             entry.found_under = before.found_under;
             entry.listed = before.listed;
             entry.unlisted_since = before.unlisted_since;
@@ -295,7 +297,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let (split, next) = match &error.then {
                 Aftermath::Stays => (&error.split, None),
                 Aftermath::Skipped(to) => (&error.split, Some(to)),
-                Aftermath::StartedOver { split, start } => (split, Some(start)),
+                Aftermath::StartedOver { split, start, .. } => (split, Some(start)),
             };
             let entry = self.splits.get_mut(split);
             if let (Some(entry), Some(next)) = (entry, next) {
@@ -322,6 +324,7 @@ fn found<S: Split>(
     split: &S,
     entry: &Entry<S>,
     remains: Remains<S>,
+    bounded: bool,
 ) -> Option<(Found<S>, Option<S::Identity>)> {
     let Some(Loss::Open(noticed)) = &entry.loss else {
         return None;
@@ -335,10 +338,17 @@ fn found<S: Split>(
         end,
     } = remains;
     if let Some(other) = &entry.replaced_by {
-        let found = replaced(split, entry, other, first);
+        let found = replaced(split, entry, other, (first, end));
         return Some((found, Some(other.clone())));
     }
     let identity = identity.or_else(|| entry.identity.clone());
+    // What is left has the offsets of before, so its stop means what it did. A bounded source does not wait
+    // for what is not there by now.
+    let stop = entry.stop.clone().map(|stop| {
+        let is_missing = bounded && S::precedes(&end, &stop);
+        if is_missing { end.clone() } else { stop }
+    });
+    let over = |start| over(split, start, stop.clone());
     let (cause, words) = match noticed {
         Noticed::Reading(cause, words) => (Some(cause), words.as_str()),
         Noticed::Found => (None, ""),
@@ -363,8 +373,8 @@ fn found<S: Split>(
                 message: format!(
                     "it was cut off {place}, below its position {next}, and ends at {end}: {words}"
                 ),
-                skip: cut.and_then(|cut| over(split, later::<S>(cut, &first))),
-                restart: over(split, first),
+                skip: cut.and_then(|cut| over(later::<S>(cut, &first))),
+                restart: over(first),
             }
         }
         _ if S::precedes(&end, next) => Found {
@@ -374,26 +384,28 @@ fn found<S: Split>(
                  much was never written"
             ),
             skip: None,
-            restart: over(split, first),
+            restart: over(first),
         },
         _ => return None,
     };
     Some((found, identity))
 }
 
-/// What is lost of a split of which `other` has taken the name, and which begins at `first`.
+/// What is lost of a split of which `other` has taken the name, and which goes from `first` to `end`.
 fn replaced<S: Split>(
     split: &S,
     entry: &Entry<S>,
     other: &S::Identity,
-    first: S::Position,
+    (first, end): (S::Position, S::Position),
 ) -> Found<S> {
     let known = entry.identity.as_ref();
     let difference = known.map_or_else(String::new, |known| {
         format!(": {}", S::difference(known, other))
     });
     let in_its_place = known.is_none_or(|known| S::takes_place(known, other));
-    let after = in_its_place.then(|| over(split, first)).flatten();
+    // A stop is of the records of the one before. Of this one all is read that there is.
+    let stop = entry.stop.is_some().then_some(end);
+    let after = in_its_place.then(|| over(split, first, stop)).flatten();
     Found {
         kind: LossKind::Recreated,
         message: format!("it was replaced by another one of the same name{difference}"),
@@ -403,9 +415,13 @@ fn replaced<S: Split>(
 }
 
 /// That a split starts over, if it can.
-fn over<S: Split>(split: &S, start: S::Position) -> Option<Aftermath<S>> {
+fn over<S: Split>(
+    split: &S,
+    start: S::Position,
+    stop: Option<S::Position>,
+) -> Option<Aftermath<S>> {
     let split = split.started_over()?;
-    Some(Aftermath::StartedOver { split, start })
+    Some(Aftermath::StartedOver { split, start, stop })
 }
 
 /// What comes `after` a loss of a split at `position`, if its policy goes on, and in words.
@@ -423,8 +439,10 @@ fn then<S: Split>(
             "the policy '{policy}' cannot say where it goes on; it stays there until it is readmitted"
         ),
         Aftermath::Skipped(to) => format!("{position}..{to} is lost, and is skipped"),
-        Aftermath::StartedOver { split, start } => {
-            format!("it starts over from {start} as split {split}")
+        Aftermath::StartedOver { split, start, stop } => {
+            let stop = stop.as_ref();
+            let stop = stop.map_or_else(String::new, |stop| format!(" up to {stop}"));
+            format!("it starts over from {start}{stop} as split {split}")
         }
     };
     (after, words)

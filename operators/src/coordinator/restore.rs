@@ -305,6 +305,7 @@ impl<S: Split> Restoration<S> {
             let Aftermath::StartedOver {
                 split: other,
                 start,
+                stop,
             } = &error.then
             else {
                 continue;
@@ -318,7 +319,9 @@ impl<S: Split> Restoration<S> {
                     from,
                 });
             }
-            let mut one = RestoredSplit::at(start.clone(), before.stop);
+            // An earlier version left it the stop of the one before, and did not say so.
+            let stop = stop.clone().or(before.stop);
+            let mut one = RestoredSplit::at(start.clone(), stop);
             one.unlisted_since = before.unlisted_since;
             self.state.splits.insert(other.clone(), one);
         }

@@ -205,6 +205,7 @@ fn skip<S: Split>(
         Aftermath::StartedOver {
             split: other,
             start,
+            stop: _,
         } => {
             bound.remove(split);
             bound.insert(other.clone(), start.clone());

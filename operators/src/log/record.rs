@@ -126,6 +126,9 @@ struct ErrorMessage {
     next: Option<Vec<u8>>,
     #[prost(bytes, optional, tag = "5")]
     started_over: Option<Vec<u8>>,
+    /// Where that one stops, if the one before does. Not in logs of versions that left it its stop.
+    #[prost(bytes, optional, tag = "6")]
+    stop: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -234,17 +237,20 @@ where
         to: range.to.store(),
     });
     let errors = binding.errors.iter().map(|error| {
-        let (next, started_over) = match &error.then {
-            Aftermath::Stays => (None, None),
-            Aftermath::Skipped(to) => (Some(to.store()), None),
-            Aftermath::StartedOver { split, start } => (Some(start.store()), Some(split.store())),
+        let (next, other, stop) = match &error.then {
+            Aftermath::Stays => (None, None, None),
+            Aftermath::Skipped(to) => (Some(to), None, None),
+            Aftermath::StartedOver { split, start, stop } => {
+                (Some(start), Some(split), stop.as_ref())
+            }
         };
         ErrorMessage {
             split: error.split.store(),
             position: error.position.store(),
             message: error.message.clone(),
-            next,
-            started_over,
+            next: next.map(Stored::store),
+            started_over: other.map(Stored::store),
+            stop: stop.map(Stored::store),
         }
     });
     BindingMessage {
@@ -346,8 +352,10 @@ where
             .map(S::Position::restore)
             .transpose()?;
         let other = error.started_over.as_deref().map(S::restore).transpose()?;
+        let stop = error.stop.as_deref();
+        let stop = stop.map(S::Position::restore).transpose()?;
         let then = match (next, other) {
-            (Some(start), Some(split)) => Aftermath::StartedOver { split, start },
+            (Some(start), Some(split)) => Aftermath::StartedOver { split, start, stop },
             (Some(to), None) => Aftermath::Skipped(to),
             (None, _) => Aftermath::Stays,
         };
@@ -417,6 +425,12 @@ mod tests {
             Aftermath::StartedOver {
                 split: Letter('b'),
                 start: 3,
+                stop: None,
+            },
+            Aftermath::StartedOver {
+                split: Letter('b'),
+                start: 3,
+                stop: Some(9),
             },
         ];
         let errors = aftermaths.map(|then| SplitError {

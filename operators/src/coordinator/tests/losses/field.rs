@@ -96,15 +96,23 @@ pub(super) struct Field {
     pub(super) identified_at_once: bool,
     pub(super) log_answers: bool,
     pub(super) found_answered: bool,
+    /// Where splits stop that are found.
+    stop: Option<u64>,
 }
 
 impl Field {
     /// Reads `a` and `b` from 0 on.
     pub(super) fn reading(losses: LossPolicies) -> Self {
+        Self::reading_to(losses, None, false)
+    }
+
+    /// Reads `a` and `b` from 0 on to `stop`, and ends by itself if it is bounded.
+    pub(super) fn reading_to(losses: LossPolicies, stop: Option<u64>, bounded: bool) -> Self {
         let mut options = CoordinatorOptions::new(1);
         options.calm_for = Duration::ZERO;
         options.identify_every = Some(Duration::ZERO);
         options.losses = losses;
+        options.bounded = bounded;
         let mut field = Self {
             coordinator: Coordinator::new(options, StickyBalanced),
             options,
@@ -120,6 +128,7 @@ impl Field {
             identified_at_once: true,
             log_answers: true,
             found_answered: true,
+            stop,
         };
         field.begin();
         field
@@ -230,7 +239,7 @@ impl Field {
                     request,
                     split,
                     start,
-                    stop: None,
+                    stop: self.stop,
                     rule,
                 });
             }
@@ -283,6 +292,26 @@ impl Field {
             },
             bytes: 1,
         });
+    }
+
+    /// The reader has come to the stop of a split.
+    pub(super) fn finish(&mut self, split: Plot) {
+        let (split_epoch, next) = self.held.remove(&split).expect("it is held");
+        let finished = Report::Released {
+            reader: ReaderId(0),
+            split,
+            split_epoch,
+            next,
+            why: ReleaseReason::Finished,
+        };
+        self.coordinator.handle_report(finished, self.now);
+        self.carry_out();
+    }
+
+    /// All is found that the metadata lists.
+    pub(super) fn all_found(&mut self) {
+        let epoch = self.coordinator.metadata_epoch;
+        self.discovered(DiscoveryEvent::AllFound { epoch });
     }
 
     /// The reader cannot read a split on.

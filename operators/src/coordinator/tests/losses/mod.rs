@@ -261,6 +261,7 @@ fn what_was_cut_off_starts_over_where_it_was_cut_off() {
     let after = Aftermath::StartedOver {
         split: other,
         start: 4,
+        stop: None,
     };
     assert_eq!(field.bound_errors(), [(plot('a'), 9, after)]);
     assert_eq!(field.next(other), Some(4));
@@ -347,4 +348,102 @@ fn ticks_before_a_split_was_started_over_cannot_be_given_again() {
 
     assert!(matches!(restored, Err(RestoreError::StartedAnew { .. })));
     assert_eq!(again.splits[&plot('a')].position, 5);
+}
+
+/// What reads of a field where splits stop at 20, and ends by itself if it is bounded.
+fn stopping(bounded: bool) -> Field {
+    let mut field = Field::reading_to(policies(LossPolicy::Restart), Some(20), bounded);
+    field.read(plot('a'), 9);
+    field.tick();
+    field
+}
+
+/// Where the second planting of `a` stops.
+fn stop(field: &Field) -> Option<u64> {
+    let other = plot('a').started_over().unwrap();
+    let splits = field.coordinator.explain(field.now).splits;
+    let found = splits.into_iter().find(|one| one.split == other);
+    found.expect("it is known").stop
+}
+
+/// The same, in this run and after a crash.
+fn stops(field: &mut Field) -> Option<u64> {
+    let before = stop(field);
+    field.crash();
+    assert_eq!(stop(field), before);
+    before
+}
+
+/// The stop was kept, at which the other one may have nothing: a bounded source never ended. And if it had
+/// more, what is behind was not read.
+#[test]
+fn what_was_planted_again_stops_where_it_ends() {
+    for (bounded, end) in [(true, 3), (true, 30), (false, 3)] {
+        let mut field = stopping(bounded);
+        field.planted.insert('a', 2);
+        field.find();
+        field.judged(0, end);
+        field.tick();
+
+        assert_eq!(stops(&mut field), Some(end), "{bounded}");
+    }
+}
+
+#[test]
+fn what_was_cut_off_keeps_its_stop_unless_a_bounded_source_would_wait_for_it() {
+    for (bounded, end, stop) in [(true, 7, 7), (true, 30, 20), (false, 7, 20)] {
+        let mut field = stopping(bounded);
+        field.lose(plot('a'), LossCause::Truncated(Some(4)));
+        field.judged(0, end);
+        field.tick();
+
+        assert_eq!(stops(&mut field), Some(stop), "{bounded}, {end}");
+    }
+}
+
+#[test]
+fn a_bounded_source_ends_when_what_was_planted_again_is_read() {
+    let mut field = stopping(true);
+    field.planted.insert('a', 2);
+    field.find();
+    field.judged(0, 3);
+    field.tick();
+    field.all_found();
+    let other = plot('a').started_over().unwrap();
+    field.read(plot('b'), 20);
+    field.finish(plot('b'));
+    field.tick();
+    assert!(!field.coordinator.ended());
+
+    field.read(other, 3);
+    field.finish(other);
+    field.tick();
+    field.tick();
+
+    assert!(field.coordinator.ended());
+}
+
+/// Earlier versions left it the stop of the one before, and wrote none.
+#[test]
+fn what_a_log_has_no_stop_of_keeps_the_one_before() {
+    let mut field = stopping(false);
+    field.planted.insert('a', 2);
+    field.find();
+    field.judged(0, 3);
+    field.tick();
+    for record in &mut field.log {
+        let LogRecord::Binding(binding) = record else {
+            continue;
+        };
+        for error in &mut binding.errors {
+            if let Aftermath::StartedOver { stop, .. } = &mut error.then {
+                *stop = None;
+            }
+        }
+    }
+
+    let restored = Restored::of(&field.log, Resume::Continue).unwrap();
+
+    let other = plot('a').started_over().unwrap();
+    assert_eq!(restored.splits[&other].stop, Some(20));
 }
