@@ -34,7 +34,8 @@ use crate::split::Split;
 ///   ranges that cannot be read from their first record on any more.
 /// * **D12 Identifies.** Each split of a request to identify is answered with its number, by what is asked
 ///   after the request came and never by what was known before. What cannot be asked is answered later;
-///   what nobody can tell is `None`, at once.
+///   what nobody can tell is `None`, at once. That the metadata does not list a split, or ceases to, is no
+///   reason to be silent about it.
 /// * **D13 Judges.** A request to judge is answered once, with its number, its split and what there is of
 ///   it.
 /// * **D14 Knows when it has found all.** Once everything that the metadata lists was asked for and

@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use timely_splits::health::{FailureKind, HealthStatus};
 
+use super::aside::Aside;
 use super::asker::in_words;
-use super::inbox::Bound;
+use super::inbox::{Bound, Inbox};
 use super::outlet::{Unheard, Voice};
 use super::starts::Backoff;
-use crate::fetcher::ffi::control::{CommitClient, ControlError, PartitionPosition};
+use crate::fetcher::ffi::control::{CommitClient, ControlError, PartitionPosition, TopicPartition};
 use crate::metadata::secret::{ResolvedProperties, resolve};
-use crate::model::{ClientProperties, ClusterId, KafkaSplit};
+use crate::model::{ClientProperties, ClusterId};
 
 /// How often positions are committed unless the user says so.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// How long a cluster may take for one commit: meanwhile it is asked nothing else.
+/// How long a cluster may take for one commit.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest time between two attempts, unless commits are farther apart.
@@ -96,14 +98,29 @@ pub(crate) struct Committing {
 }
 
 /// The commits of one cluster, of which there is one at a time.
+///
+/// A commit waits for the group's coordinator, which can hang while the rest of the cluster does not. So it
+/// is made aside.
 #[derive(Debug)]
 pub(super) struct Commits {
     subject: String,
     committing: Committing,
-    /// The client, made when first needed, and what it was made of.
-    client: Option<(ResolvedProperties, CommitClient)>,
+    /// The client, made when first needed, and what it was made of; none while it commits.
+    client: Option<Client>,
+    under_way: Aside<Committed>,
     due: Instant,
     backoff: Backoff,
+}
+
+type Client = (ResolvedProperties, CommitClient);
+
+/// What became of a commit.
+#[derive(Debug)]
+struct Committed {
+    bound: Bound,
+    client: Option<Client>,
+    /// What failed, by partition; or why nothing could be asked.
+    failed: Result<BTreeMap<TopicPartition, ControlError>, String>,
 }
 
 impl Commits {
@@ -112,14 +129,15 @@ impl Commits {
             subject: format!("committed offsets of cluster {cluster}"),
             committing,
             client: None,
+            under_way: Aside::new(),
             due: Instant::now(),
             backoff: Backoff::new(),
         }
     }
 
-    /// From when on the next commit may be made.
-    pub(super) fn due(&self) -> Instant {
-        self.due
+    /// From when on the next commit may be made, unless one is under way.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (!self.under_way.is_under_way()).then_some(self.due)
     }
 
     /// Takes what the client says off its queue.
@@ -129,81 +147,158 @@ impl Commits {
         }
     }
 
-    /// Commits `bound` in the cluster that is reached by `properties`; what is to be tried again.
-    pub(super) fn commit(
+    /// Commits `bound` in the cluster that is reached by `properties`, aside. What could not even be begun is
+    /// returned; what is to be tried again comes from [`done`](Self::done).
+    pub(super) fn begin(
         &mut self,
         properties: &ClientProperties,
         bound: Bound,
+        inbox: &Arc<Inbox>,
         voice: &mut Voice,
     ) -> Result<Bound, Unheard> {
-        // Of two generations of a partition the later one comes last.
-        let positions: BTreeMap<_, _> = bound
-            .iter()
-            .map(|(split, at)| ((split.topic.clone(), split.partition), *at))
-            .collect();
-        let positions: Vec<PartitionPosition> = positions.into_iter().collect();
-        let answers = match self.client(properties) {
-            Ok(client) => client.commit(&positions, TIMEOUT),
-            Err(words) => {
-                self.due = Instant::now() + BACKOFF_MAX;
-                let message = format!("no client can be made for them: {words}");
-                voice.say(&self.subject, DEFINITE, &message)?;
-                return Ok(bound);
-            }
-        };
-        let mut failed = BTreeMap::new();
-        for ((partition, _), answer) in positions.into_iter().zip(answers) {
-            match answer {
-                // What a deleted topic has to say is said of the topic.
-                Ok(()) | Err(ControlError::UnknownTopic) => {}
-                Err(error) => {
-                    failed.insert(partition, error);
-                }
-            }
-        }
-        tracing::debug!(
-            subject = self.subject,
-            positions = bound.len(),
-            failed = failed.len(),
-            "committed"
-        );
-        let offsets = &self.committing.offsets;
-        let now = Instant::now();
-        let Some(error) = failed.values().next() else {
-            self.backoff = Backoff::new();
-            self.due = now + offsets.every;
-            voice.well(&self.subject, "they are written again")?;
+        let (properties, client) = (properties.clone(), self.client.take());
+        let group = self.committing.offsets.group.clone();
+        let name = format!("kafka-commit-{group}");
+        let left = bound.clone();
+        let work = move || commit(&properties, client, &group, bound);
+        let Err(error) = self.under_way.begin(name, inbox, work) else {
             return Ok(Bound::new());
         };
-        let message = format!(
-            "writing those of group {} failed: {error}; reading goes on, and what is bound by then \
-             is written at the next attempt",
-            offsets.group
-        );
-        // What it has not done yet it must not do later: that would overwrite the next commit.
-        self.client = None;
-        let wait = self.backoff.failed(BACKOFF_MAX);
-        self.due = now + wait.max(offsets.every);
-        voice.say(&self.subject, status(error), &message)?;
-        let again =
-            |split: &KafkaSplit| failed.contains_key(&(split.topic.clone(), split.partition));
-        Ok(bound
-            .into_iter()
-            .filter(|(split, _)| again(split))
-            .collect())
+        self.due = Instant::now() + self.backoff.failed(BACKOFF_MAX);
+        let message = format!("no thread could be started: {error}");
+        let status = HealthStatus::Failing(FailureKind::Transient);
+        voice.say(&self.subject, status, &message)?;
+        Ok(left)
     }
 
-    /// The client of these properties, or why there is none.
-    fn client(&mut self, properties: &ClientProperties) -> Result<&mut CommitClient, String> {
-        let resolved = resolve(properties).map_err(|error| in_words(&error))?;
-        let client = match self.client.take() {
-            Some((made_of, client)) if made_of == resolved => client,
-            _ => CommitClient::new(&resolved, &self.committing.offsets.group)
-                .map_err(|error| error.to_string())?,
-        };
-        let (_, client) = self.client.insert((resolved, client));
-        Ok(client)
+    /// What is to be tried again of the commit that was under way, once it is done.
+    pub(super) fn done(&mut self, voice: &mut Voice) -> Result<Bound, Unheard> {
+        match self.under_way.done() {
+            Some(committed) => self.over(committed, voice),
+            None => Ok(Bound::new()),
+        }
     }
+
+    /// Commits what is bound last, after what is under way, and waits for both.
+    pub(super) fn last(&mut self, properties: &ClientProperties, last: Bound) {
+        let under_way = self.under_way.wait();
+        let (mut bound, mut client) = (Bound::new(), self.client.take());
+        if let Some(before) = under_way {
+            client = before.client;
+            bound = again(before.bound, before.failed.as_ref());
+        }
+        bound.extend(last);
+        if !bound.is_empty() {
+            commit(properties, client, &self.committing.offsets.group, bound);
+        }
+    }
+
+    fn over(&mut self, committed: Committed, voice: &mut Voice) -> Result<Bound, Unheard> {
+        let Committed {
+            bound,
+            client,
+            failed,
+        } = committed;
+        self.client = client;
+        let offsets = &self.committing.offsets;
+        let now = Instant::now();
+        match &failed {
+            Err(words) => {
+                self.due = now + BACKOFF_MAX;
+                let message = format!("no client can be made for them: {words}");
+                voice.say(&self.subject, DEFINITE, &message)?;
+            }
+            Ok(partitions) => match partitions.values().next() {
+                None => {
+                    self.backoff = Backoff::new();
+                    self.due = now + offsets.every;
+                    voice.well(&self.subject, "they are written again")?;
+                }
+                Some(error) => {
+                    let wait = self.backoff.failed(BACKOFF_MAX);
+                    self.due = now + wait.max(offsets.every);
+                    let message = format!(
+                        "writing those of group {} failed: {error}; reading goes on, and what is bound \
+                         by then is written at the next attempt",
+                        offsets.group
+                    );
+                    voice.say(&self.subject, status(error), &message)?;
+                }
+            },
+        }
+        Ok(again(bound, failed.as_ref()))
+    }
+}
+
+/// Commits `bound`, by `client` if it is made of what `properties` are now.
+fn commit(
+    properties: &ClientProperties,
+    client: Option<Client>,
+    group: &str,
+    bound: Bound,
+) -> Committed {
+    let (resolved, mut client) = match client_of(properties, client, group) {
+        Ok(client) => client,
+        Err(words) => {
+            return Committed {
+                bound,
+                client: None,
+                failed: Err(words),
+            };
+        }
+    };
+    // Of two generations of a partition the later one comes last.
+    let positions: BTreeMap<_, _> = bound
+        .iter()
+        .map(|(split, at)| ((split.topic.clone(), split.partition), *at))
+        .collect();
+    let positions: Vec<PartitionPosition> = positions.into_iter().collect();
+    let answers = client.commit(&positions, TIMEOUT);
+    let answers = positions.into_iter().zip(answers);
+    let failed: BTreeMap<_, _> = answers
+        .filter_map(|((partition, _), answer)| match answer {
+            // What a deleted topic has to say is said of the topic.
+            Ok(()) | Err(ControlError::UnknownTopic) => None,
+            Err(error) => Some((partition, error)),
+        })
+        .collect();
+    tracing::debug!(
+        group,
+        positions = bound.len(),
+        failed = failed.len(),
+        "committed"
+    );
+    Committed {
+        bound,
+        // What it has not done yet it must not do later: that would overwrite the next commit.
+        client: failed.is_empty().then_some((resolved, client)),
+        failed: Ok(failed),
+    }
+}
+
+/// The client of these properties, or why there is none.
+fn client_of(
+    properties: &ClientProperties,
+    before: Option<Client>,
+    group: &str,
+) -> Result<Client, String> {
+    let resolved = resolve(properties).map_err(|error| in_words(&error))?;
+    if let Some(client) = before.filter(|(made_of, _)| *made_of == resolved) {
+        return Ok(client);
+    }
+    let client = CommitClient::new(&resolved, group).map_err(|error| error.to_string())?;
+    Ok((resolved, client))
+}
+
+/// What of `bound` is to be tried again.
+fn again(
+    mut bound: Bound,
+    failed: Result<&BTreeMap<TopicPartition, ControlError>, &String>,
+) -> Bound {
+    if let Ok(failed) = failed {
+        bound.retain(|split, _| failed.contains_key(&(split.topic.clone(), split.partition)));
+    }
+    bound
 }
 
 const DEFINITE: HealthStatus = HealthStatus::Failing(FailureKind::Definite);

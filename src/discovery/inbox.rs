@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::epoch::{MetadataEpoch, RequestId};
 
 use crate::model::{
@@ -76,6 +77,17 @@ pub(super) struct WantedIdentities {
     pub(super) splits: Vec<KafkaSplit>,
 }
 
+impl WantedIdentities {
+    /// The answer that nobody can tell.
+    pub(super) fn unknown(self) -> DiscoveryEvent<KafkaSplit> {
+        let splits = self.splits.into_iter();
+        DiscoveryEvent::Identified {
+            request: self.request,
+            splits: splits.map(|split| (split, None)).collect(),
+        }
+    }
+}
+
 /// What was left since the inbox was last looked into.
 #[derive(Debug, Default)]
 pub(super) struct Post {
@@ -103,6 +115,8 @@ struct State {
     post: Post,
     /// What is to be committed.
     bound: Bound,
+    /// Whether something that was done aside is to be looked at.
+    nudged: bool,
     closed: bool,
     /// When a thread whose inbox is closed commits what is bound by then; `None` if nothing more is
     /// bound.
@@ -140,6 +154,12 @@ impl Inbox {
     /// Asks what there is of `split`. A later request for it replaces an earlier one.
     pub(super) fn post_judgement(&self, request: RequestId, split: KafkaSplit) {
         self.lock().post.judgements.insert(split, request);
+        self.changed.notify_one();
+    }
+
+    /// Has the control thread look at what was done aside.
+    pub(super) fn nudge(&self) {
+        self.lock().nudged = true;
         self.changed.notify_one();
     }
 
@@ -188,6 +208,11 @@ impl Inbox {
         self.changed.notify_one();
     }
 
+    /// Takes what was asked before the inbox was closed, and by whoever looked into it not seen.
+    pub(super) fn take_unseen(&self) -> Post {
+        std::mem::take(&mut self.lock().post)
+    }
+
     /// Waits until nothing more is bound, in a closed inbox, and takes what is left to commit.
     pub(super) fn take_last(&self) -> Bound {
         let mut state = self.lock();
@@ -221,7 +246,8 @@ impl Inbox {
             let now = Instant::now();
             let commit_from = commit_from.filter(|_| !state.bound.is_empty());
             let until = [until, commit_from].into_iter().flatten().min();
-            if !state.post.is_empty() || until.is_some_and(|until| until <= now) {
+            let nudged = std::mem::take(&mut state.nudged);
+            if nudged || !state.post.is_empty() || until.is_some_and(|until| until <= now) {
                 return Some(std::mem::take(&mut state.post));
             }
             state = match until {

@@ -7,6 +7,7 @@
 //!
 //! - [`Inbox`]: what a control thread is to do; a newer target replaces an older one.
 //! - [`Asker`]: the control thread of one cluster, which describes topics in rounds.
+//! - [`Aside`](aside::Aside): what it has done on another thread, since ticks wait for it.
 //! - [`Starts`](starts::Starts): splits whose start is being looked up.
 //! - [`Commits`](commits::Commits): positions that the cluster is told, for people and tools.
 //! - [`resolve`](resolve::resolve): makes offsets of rules.
@@ -15,6 +16,7 @@
 //! - [`Claims`](claims::Claims): which cluster name has which Kafka cluster.
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
 
+mod aside;
 mod asker;
 mod check;
 mod claims;
@@ -105,7 +107,8 @@ pub(crate) struct KafkaDiscovery {
     _metadata: Option<MetadataThread>,
     clusters: BTreeMap<ClusterId, Arc<Inbox>>,
     /// Of clusters that are not listed, or not yet: positions of theirs wait there, if they are to be
-    /// committed, for the control thread that ends or the one to come.
+    /// committed, for the control thread that ends or the one to come. Bounded: under the next metadata
+    /// only the ones are left whose thread has not ended.
     absent: BTreeMap<ClusterId, Arc<Inbox>>,
     common: Common,
     /// What is read, of what the metadata service describes.
@@ -213,8 +216,9 @@ impl KafkaDiscovery {
         }
     }
 
-    /// Asks the control threads what splits are, each for its cluster.
-    fn identify(&self, request: RequestId, splits: Vec<KafkaSplit>) {
+    /// Asks the control threads what splits are, each for its cluster. Of one that is not listed nobody
+    /// can tell, and ticks wait for the answer.
+    fn identify(&mut self, request: RequestId, splits: Vec<KafkaSplit>) {
         let mut by_cluster: BTreeMap<ClusterId, Vec<KafkaSplit>> = BTreeMap::new();
         for split in splits {
             by_cluster
@@ -223,11 +227,16 @@ impl KafkaDiscovery {
                 .push(split);
         }
         for (cluster, of_cluster) in by_cluster {
-            if let Some(inbox) = self.clusters.get(&cluster) {
-                inbox.post_identities(WantedIdentities {
-                    request,
-                    splits: of_cluster,
-                });
+            let wanted = WantedIdentities {
+                request,
+                splits: of_cluster,
+            };
+            match self.clusters.get(&cluster) {
+                Some(inbox) => inbox.post_identities(wanted),
+                None => {
+                    self.own.push_back(wanted.unknown());
+                    self.common.outlet.wake();
+                }
             }
         }
     }

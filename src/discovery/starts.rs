@@ -86,15 +86,21 @@ impl Starts {
         self.0.is_empty()
     }
 
-    /// When the first split is to be asked for.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.0.values().map(|wanted| wanted.due).min()
+    /// When the first split is to be asked for whose rules are `such`.
+    pub(super) fn due(&self, such: impl Fn(&Rules) -> bool) -> Option<Instant> {
+        let wanted = self.0.values().filter(|wanted| such(&wanted.rules));
+        wanted.map(|wanted| wanted.due).min()
     }
 
-    /// Splits to ask for in one call, no two of them generations of one partition.
-    pub(super) fn batch(&self, now: Instant) -> Vec<(KafkaSplit, Question)> {
+    /// Splits to ask for in one call whose rules are `such`, no two of them generations of one partition.
+    pub(super) fn batch(
+        &self,
+        now: Instant,
+        such: impl Fn(&Rules) -> bool,
+    ) -> Vec<(KafkaSplit, Question)> {
         let mut batch: Vec<(KafkaSplit, Question)> = Vec::new();
-        for (split, wanted) in self.0.iter().filter(|(_, wanted)| wanted.due <= now) {
+        let due = |wanted: &Wanted| wanted.due <= now && such(&wanted.rules);
+        for (split, wanted) in self.0.iter().filter(|(_, wanted)| due(wanted)) {
             let partition = (split.topic.clone(), split.partition);
             // Generations of one partition follow each other in the map.
             let last = batch.last();
@@ -175,7 +181,7 @@ mod tests {
 
         let mut sizes = Vec::new();
         loop {
-            let batch = starts.batch(now);
+            let batch = starts.batch(now, |_| true);
             if batch.is_empty() {
                 break;
             }
@@ -201,9 +207,9 @@ mod tests {
         starts.want(RequestId(1), split(0), rule.clone(), (now, first));
         starts.failed(&split(0), now);
         starts.want(RequestId(2), split(0), rule, (now, later));
-        let again = starts.batch(now);
+        let again = starts.batch(now, |_| true);
         starts.want(RequestId(3), split(0), rules(StartAt::Latest), (now, later));
-        let other = starts.batch(now);
+        let other = starts.batch(now, |_| true);
 
         assert_eq!(again[0].1.wanted, first);
         assert_eq!(other[0].1.wanted, later);
@@ -223,8 +229,8 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..9 {
             starts.failed(&split(0), now);
-            let due = starts.due().unwrap();
-            assert_eq!(starts.batch(now), []);
+            let due = starts.due(|_| true).unwrap();
+            assert_eq!(starts.batch(now, |_| true), []);
             waits.push(due.duration_since(now).as_millis());
             now = due;
         }
@@ -233,6 +239,6 @@ mod tests {
             waits,
             [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000]
         );
-        assert_eq!(starts.batch(now).len(), 1);
+        assert_eq!(starts.batch(now, |_| true).len(), 1);
     }
 }

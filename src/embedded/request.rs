@@ -86,6 +86,8 @@ pub enum EmbeddedFault {
     NotLeader,
     /// `FENCED_LEADER_EPOCH`
     FencedLeaderEpoch,
+    /// `COORDINATOR_NOT_AVAILABLE`
+    CoordinatorNotAvailable,
     /// `TOPIC_AUTHORIZATION_FAILED`
     TopicAuthorizationFailed,
     /// `KAFKA_STORAGE_ERROR`
@@ -102,6 +104,7 @@ impl EmbeddedFault {
             Self::UnknownTopicOrPartition => Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
             Self::NotLeader => Code::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
             Self::FencedLeaderEpoch => Code::RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH,
+            Self::CoordinatorNotAvailable => Code::RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE,
             Self::TopicAuthorizationFailed => Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
             Self::Storage => Code::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR,
             Self::CorruptMessage => Code::RD_KAFKA_RESP_ERR_INVALID_MSG,

@@ -20,6 +20,9 @@ use crate::log::LogRecord;
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
+/// What is told of a split that is known again to be what it was.
+const IS_THE_SAME: &str = "it still is what it was";
+
 /// Which bindings may go to the log.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Proofs<S: Split> {
@@ -209,14 +212,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 return self.wedge("source", why);
             }
             if late {
-                self.tell_identified(&split);
+                let message = match found {
+                    Some(_) => IS_THE_SAME,
+                    None => "nobody can tell any more what it is, and it is not asked again",
+                };
+                self.tell_identified(&split, message);
             }
         }
     }
 
-    fn tell_identified(&mut self, split: &S) {
+    fn tell_identified(&mut self, split: &S, message: &str) {
         let subject = format!("split {split}");
-        let message = "it still is what it was";
         let health = Health::new(subject, HealthStatus::Well, message);
         self.tell(SourceEvent::Health(health));
     }
@@ -233,7 +239,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.proofs.silent = silent;
         let heard: BTreeSet<S> = heard;
         for split in heard {
-            self.tell_identified(&split);
+            self.tell_identified(&split, IS_THE_SAME);
         }
     }
 }

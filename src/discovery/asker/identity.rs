@@ -7,12 +7,12 @@ use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::epoch::RequestId;
 use timely_splits::loss::Remains;
 
-use super::{Asker, DEFINITE, TRANSIENT};
+use super::{Asker, DEFINITE, Standing, TRANSIENT};
 use crate::discovery::inbox::WantedIdentities;
 use crate::discovery::outlet::Unheard;
 use crate::discovery::starts::Backoff;
 use crate::fetcher::ffi::control::{ControlClient, ControlError, Isolation, Place, TopicAnswer};
-use crate::model::{KafkaClusterId, KafkaIdentity, KafkaSplit, TopicName};
+use crate::model::{ClusterId, KafkaClusterId, KafkaIdentity, KafkaSplit, TopicName};
 
 /// The longest time between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -58,12 +58,11 @@ impl Identities {
         self.due.filter(|_| wanted)
     }
 
-    /// Keeps the splits that `kept` says are still wanted.
-    pub(super) fn retain(&mut self, kept: impl Fn(&KafkaSplit) -> bool) {
-        for wanted in &mut self.identities {
-            wanted.splits.retain(&kept);
-        }
-        self.identities.retain(|wanted| !wanted.splits.is_empty());
+    /// Keeps the judgements of splits that `kept` says are still wanted.
+    ///
+    /// What a split is stays wanted when it is not listed any more: ticks in which it has records wait for
+    /// that.
+    pub(super) fn retain_judgements(&mut self, kept: impl Fn(&KafkaSplit) -> bool) {
         self.judgements.retain(|split, _| kept(split));
     }
 
@@ -111,6 +110,15 @@ fn foreign_words(was: &KafkaClusterId, is: &KafkaClusterId) -> String {
     )
 }
 
+/// That a name reaches the Kafka cluster of another.
+fn taken_words(other: &ClusterId, id: &KafkaClusterId) -> String {
+    format!(
+        "it is the same Kafka cluster as cluster {other}, by its id {}, and is not read; expected one name \
+         for one cluster",
+        id.0
+    )
+}
+
 impl Asker {
     /// Asks what splits are, and what there is of them, as far as that is wanted and due.
     pub(super) fn identify(&mut self) -> Result<(), Unheard> {
@@ -129,7 +137,10 @@ impl Asker {
         let known = |topic: &TopicName| self.findings.identity(topic);
         let described = ask(client, &topics, known, self.options.timeout);
         match described {
-            Ok((answers, cluster)) => self.identified(answers, cluster.as_ref())?,
+            Ok((answers, cluster)) => {
+                self.compare(cluster.as_ref())?;
+                self.identified(answers, cluster.as_ref())?;
+            }
             Err(error) => {
                 let subject = format!("cluster {}", self.cluster);
                 let message = format!("asking for its topics failed: {error}");
@@ -147,21 +158,36 @@ impl Asker {
         Ok(())
     }
 
-    /// Says whether the Kafka cluster that answers is the one that the log knows by this name.
-    pub(super) fn compare(
-        &mut self,
-        subject: &str,
-        id: Option<&KafkaClusterId>,
-    ) -> Result<(), Unheard> {
-        let was = id.and_then(|id| self.claims.contradicted(&self.cluster, id));
-        self.foreign = was.is_some();
-        match (was, id) {
-            (Some(was), Some(id)) => {
-                let message = foreign_words(&was, id);
-                self.voice.say(subject, DEFINITE, &message)
+    /// The cluster is asked nothing more: of what was to be identified nobody can tell.
+    pub(super) fn leave_unanswered(&mut self) {
+        let held = std::mem::take(&mut self.identities.identities);
+        let unseen = self.inbox.take_unseen().identities;
+        for wanted in held.into_iter().chain(unseen) {
+            if self.outlet.send(wanted.unknown()).is_err() {
+                return;
             }
-            _ => self.voice.well(subject, "it answers"),
         }
+    }
+
+    /// Finds out whether the Kafka cluster that answers is the one that is meant, and says so.
+    ///
+    /// First whether it is the one that the log knows by this name: one that is not must not be claimed, or
+    /// the name that it is read by would be refused.
+    pub(super) fn compare(&mut self, id: Option<&KafkaClusterId>) -> Result<(), Unheard> {
+        let subject = format!("cluster {}", self.cluster);
+        if let Some(id) = id {
+            if let Some(was) = self.claims.contradicted(&self.cluster, id) {
+                self.standing = Standing::Foreign;
+                return self.voice.say(&subject, DEFINITE, &foreign_words(&was, id));
+            }
+            if let Some(other) = self.claims.claim(&self.cluster, &self.inbox, id) {
+                self.standing = Standing::Taken;
+                self.findings.doubt();
+                return self.voice.say(&subject, DEFINITE, &taken_words(&other, id));
+            }
+        }
+        self.standing = Standing::Meant;
+        self.voice.well(&subject, "it answers")
     }
 
     fn identify_later(&mut self) {

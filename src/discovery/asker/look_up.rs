@@ -1,15 +1,32 @@
 //! Where reading starts and stops.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use timely_splits::discovery::DiscoveryEvent;
+use timely_splits::health::HealthStatus;
 
-use super::{Asker, TRANSIENT};
+use super::{Asker, Client, DEFINITE, Standing, TRANSIENT, client_of};
 use crate::discovery::inbox::{WantedStart, Wanting};
 use crate::discovery::outlet::Unheard;
 use crate::discovery::resolve::{Asking, Question, Resolved, Rules, resolve};
 use crate::fetcher::ffi::control::{ControlError, Isolation};
-use crate::model::{StartAt, StopAt};
+use crate::model::{ClientProperties, KafkaSplit, StartAt, StopAt};
+
+/// What each of the splits is answered.
+type Answers = Vec<(KafkaSplit, Result<Resolved, ControlError>)>;
+
+/// What was found out aside.
+///
+/// An answer that takes a group waits for the group's coordinator, which can hang while the rest of the
+/// cluster does not.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// What the cluster was reached by.
+    properties: ClientProperties,
+    splits: Vec<KafkaSplit>,
+    /// The answers, or why no client could be made.
+    answers: Result<Answers, String>,
+}
 
 impl Asker {
     /// What is to be asked about the split; `None` if it is not listed.
@@ -32,78 +49,174 @@ impl Asker {
         Some(Rules::new(start, rules.stop.clone(), self.options.bounded))
     }
 
-    /// Looks up the starts that are due, one call's worth at a time.
+    /// When starts are to be looked up next, if the cluster may be asked for them.
+    pub(super) fn look_up_due(&self) -> Option<Instant> {
+        let aside = self.under_way.is_under_way();
+        let due = self.starts.due(|rules| !(aside && rules.ask_group()));
+        due.filter(|_| self.is_meant())
+    }
+
+    /// Looks up the starts that are due.
     pub(super) fn look_up(&mut self) -> Result<(), Unheard> {
-        let subject = format!("offsets of cluster {}", self.cluster);
-        loop {
-            let batch = self.starts.batch(Instant::now());
-            if batch.is_empty() {
-                break;
+        if let Some(found) = self.under_way.done() {
+            self.looked_up(found)?;
+        }
+        let subject = self.subject();
+        if self.starts.is_empty() {
+            let message = "all that were asked for are known";
+            return self.voice.well(&subject, message);
+        }
+        match self.standing {
+            Standing::Unknown => Ok(()),
+            Standing::Taken | Standing::Foreign => {
+                let message =
+                    "they are not asked for: what answers is not the cluster that is meant";
+                self.voice.say(&subject, HealthStatus::Waiting, message)
             }
-            let (splits, questions): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let answers = self.ask_starts(questions)?;
+            Standing::Meant => {
+                self.look_up_aside()?;
+                self.look_up_here()
+            }
+        }
+    }
+
+    fn subject(&self) -> String {
+        format!("offsets of cluster {}", self.cluster)
+    }
+
+    /// Begins to look up what it may take a group to answer, unless that is under way.
+    fn look_up_aside(&mut self) -> Result<(), Unheard> {
+        let now = Instant::now();
+        let asked = self.starts.batch(now, Rules::ask_group);
+        let idle = !asked.is_empty() && !self.under_way.is_under_way();
+        let Some(target) = self.target.as_ref().filter(|_| idle) else {
+            return Ok(());
+        };
+        let (properties, timeout) = (target.properties.clone(), self.options.timeout);
+        let splits: Vec<_> = asked.iter().map(|(split, _)| split.clone()).collect();
+        let work = move || {
+            let client = client_of(&properties);
+            let answers = client.map(|mut client| ask(&mut client, &properties, asked, timeout));
+            Found {
+                properties,
+                splits,
+                answers,
+            }
+        };
+        let name = format!("kafka-starts-{}", self.cluster);
+        let Err(error) = self.under_way.begin(name, &self.inbox, work) else {
+            return Ok(());
+        };
+        for (split, _) in self.starts.batch(now, Rules::ask_group) {
+            self.starts.failed(&split, now);
+        }
+        let (subject, message) = (
+            self.subject(),
+            format!("no thread could be started: {error}"),
+        );
+        self.voice.say(&subject, TRANSIENT, &message)
+    }
+
+    /// Looks up what the leaders of partitions answer, one call's worth at a time.
+    fn look_up_here(&mut self) -> Result<(), Unheard> {
+        loop {
+            let now = Instant::now();
+            let asked = self.starts.batch(now, |rules| !rules.ask_group());
+            let Some(target) = self.target.clone().filter(|_| !asked.is_empty()) else {
+                return Ok(());
+            };
+            let connected = self.connect(&target.properties)?;
+            let Some(client) = self.client.as_mut().filter(|_| connected) else {
+                // `connect` has said why.
+                for (split, _) in asked {
+                    self.starts.failed(&split, now);
+                }
+                return Ok(());
+            };
+            let answers = ask(client, &target.properties, asked, self.options.timeout);
             if self.inbox.is_closed() {
                 return Err(Unheard);
             }
-            let now = Instant::now();
-            let mut failed = None;
-            for (split, answer) in splits.into_iter().zip(answers) {
-                match answer {
-                    Ok(Resolved { start, stop, rule }) => {
-                        if let Some(request) = self.starts.answered(&split) {
-                            tracing::debug!(%split, %start, rule, "resolved where reading starts");
-                            self.outlet.send(DiscoveryEvent::Resolved {
-                                request,
-                                split,
-                                start,
-                                stop,
-                                rule,
-                            })?;
-                        }
-                    }
-                    Err(error) => {
-                        self.starts.failed(&split, now);
-                        failed.get_or_insert((split, error));
-                    }
-                }
-            }
-            if let Some((split, error)) = failed {
-                let message = format!("asking where split {split} starts failed: {error}");
-                self.voice.say(&subject, TRANSIENT, &message)?;
-                // A target may have come meanwhile, which is worth more than the rest.
+            // If one failed, a target may have come meanwhile, which is worth more than the rest.
+            if !self.answered(answers)? {
                 return Ok(());
             }
         }
-        if self.starts.is_empty() {
-            self.voice
-                .well(&subject, "all that were asked for are known")?;
-        }
-        Ok(())
     }
 
-    /// Asks where reading starts; one answer for each question, in order.
-    fn ask_starts(
-        &mut self,
-        questions: Vec<Question>,
-    ) -> Result<Vec<Result<Resolved, ControlError>>, Unheard> {
-        let properties = self.target.as_ref().map(|target| target.properties.clone());
-        let properties = properties.unwrap_or_default();
-        let connected = self.connect(&properties)?;
-        let Some((made_of, client)) = self.client.as_mut().filter(|_| connected) else {
-            // `connect` has said why.
-            let unknown = questions.iter().map(|_| Err(ControlError::LeftOut));
-            return Ok(unknown.collect());
+    /// Says where splits start that were looked up aside.
+    fn looked_up(&mut self, found: Found) -> Result<(), Unheard> {
+        let target = self.target.as_ref();
+        let same = target.is_some_and(|target| target.properties == found.properties);
+        let words = match found.answers {
+            // What was asked may be another cluster than the one that is meant by now.
+            Ok(answers) if same && self.is_meant() => return self.answered(answers).map(|_| ()),
+            Ok(_) => None,
+            Err(words) => Some(words),
         };
-        let isolation = match properties.value("isolation.level") {
-            Some("read_uncommitted") => Isolation::Uncommitted,
-            _ => Isolation::Committed,
-        };
-        let mut asking = Asking {
-            properties: made_of,
-            client,
-            isolation,
-            timeout: self.options.timeout,
-        };
-        Ok(resolve(&mut asking, questions))
+        let now = Instant::now();
+        for split in found.splits {
+            self.starts.failed(&split, now);
+        }
+        let subject = self.subject();
+        words.map_or(Ok(()), |words| {
+            let message = format!("no client can be made for them: {words}");
+            self.voice.say(&subject, DEFINITE, &message)
+        })
     }
+
+    /// Says where splits start; what failed is asked for again. Whether nothing did.
+    fn answered(&mut self, answers: Answers) -> Result<bool, Unheard> {
+        let now = Instant::now();
+        let mut failed = None;
+        for (split, answer) in answers {
+            match answer {
+                Ok(Resolved { start, stop, rule }) => {
+                    if let Some(request) = self.starts.answered(&split) {
+                        tracing::debug!(%split, %start, rule, "resolved where reading starts");
+                        self.outlet.send(DiscoveryEvent::Resolved {
+                            request,
+                            split,
+                            start,
+                            stop,
+                            rule,
+                        })?;
+                    }
+                }
+                Err(error) => {
+                    self.starts.failed(&split, now);
+                    failed.get_or_insert((split, error));
+                }
+            }
+        }
+        let Some((split, error)) = failed else {
+            return Ok(true);
+        };
+        let message = format!("asking where split {split} starts failed: {error}");
+        let subject = self.subject();
+        self.voice.say(&subject, TRANSIENT, &message)?;
+        Ok(false)
+    }
+}
+
+/// Asks where reading starts.
+fn ask(
+    (made_of, client): &mut Client,
+    properties: &ClientProperties,
+    asked: Vec<(KafkaSplit, Question)>,
+    timeout: Duration,
+) -> Answers {
+    let isolation = match properties.value("isolation.level") {
+        Some("read_uncommitted") => Isolation::Uncommitted,
+        _ => Isolation::Committed,
+    };
+    let (splits, questions): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    let mut asking = Asking {
+        properties: made_of,
+        client,
+        isolation,
+        timeout,
+    };
+    let answers = resolve(&mut asking, questions);
+    splits.into_iter().zip(answers).collect()
 }

@@ -15,11 +15,13 @@ use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
 use self::identity::Identities;
+use self::look_up::Found;
+use super::aside::Aside;
 use super::claims::Claims;
 use super::commits::{Commits, Committing};
 use super::findings::Findings;
 use super::found::AllFound;
-use super::inbox::{Bound, Inbox, Post, Target};
+use super::inbox::{Inbox, Post, Target};
 use super::outlet::{Outlet, Unheard, Voice};
 use super::starts::{Backoff, Starts};
 use crate::fetcher::ffi::control::{
@@ -54,6 +56,22 @@ pub(in crate::discovery) struct Common {
     pub(in crate::discovery) outlet: Outlet,
 }
 
+/// Whether what answers is to be read by the name of the cluster.
+///
+/// Nothing starts there and no offsets are committed there unless it is: they would be of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nothing has answered since it is reached as it is.
+    Unknown,
+    /// It is the one that is meant.
+    Meant,
+    /// Another name has it, which any new metadata can end.
+    Taken,
+    /// The name reaches another Kafka cluster than it did: then only what the log knows is reported, for
+    /// the coordinator to compare, and nothing else of it is found.
+    Foreign,
+}
+
 /// Asks one cluster, on a thread of its own, until its inbox is closed.
 pub(in crate::discovery) struct Asker {
     cluster: ClusterId,
@@ -65,17 +83,15 @@ pub(in crate::discovery) struct Asker {
     options: AskOptions,
     target: Option<Target>,
     /// The client of the target's properties, made when first needed, and what it was made of.
-    client: Option<(ResolvedProperties, ControlClient)>,
+    client: Option<Client>,
     /// When the topics are to be described; `None` while there is no target.
     round_due: Option<Instant>,
     backoff: Backoff,
     findings: Findings,
-    /// Whether the cluster is not read because another name has it, which any new metadata can end.
-    refused: bool,
-    /// Whether its name reaches another Kafka cluster than it did: then only what the log knows is
-    /// reported, for the coordinator to compare, and nothing else of it is found.
-    foreign: bool,
+    standing: Standing,
     starts: Starts,
+    /// What it takes a group to answer is looked up aside, one call's worth at a time.
+    under_way: Aside<Found>,
     identities: Identities,
     commits: Option<Commits>,
 }
@@ -118,9 +134,9 @@ impl Asker {
             round_due: None,
             backoff: Backoff::new(),
             findings: Findings::default(),
-            refused: false,
-            foreign: false,
+            standing: Standing::Unknown,
             starts: Starts::default(),
+            under_way: Aside::new(),
             identities: Identities::default(),
         }
     }
@@ -137,11 +153,8 @@ impl Asker {
                 break;
             }
         }
-        if self.commits.is_some() {
-            let last = self.inbox.take_last();
-            // That nobody hears what it comes to is nothing to be said.
-            self.commit(last).ok();
-        }
+        self.leave_unanswered();
+        self.commit_last();
     }
 
     /// When there is something to do without being told.
@@ -149,17 +162,21 @@ impl Asker {
         let attend = self.client.is_some().then(|| Instant::now() + ATTEND_EVERY);
         let due = [
             self.round_due,
-            self.starts.due(),
+            self.look_up_due(),
             self.identities.due(),
             attend,
         ];
         due.into_iter().flatten().min()
     }
 
-    /// From when on what is bound is to be committed, if it is at all and it is known where.
+    /// From when on what is bound is to be committed, if it is at all and the cluster is known.
     fn commit_due(&self) -> Option<Instant> {
-        self.target.as_ref()?;
-        self.commits.as_ref().map(Commits::due)
+        let commits = self.commits.as_ref().filter(|_| self.is_meant());
+        commits.and_then(Commits::due)
+    }
+
+    fn is_meant(&self) -> bool {
+        self.standing == Standing::Meant
     }
 
     fn adopt(&mut self, post: Post) -> Result<(), Unheard> {
@@ -193,17 +210,19 @@ impl Asker {
             self.client = None;
             self.backoff = Backoff::new();
             self.findings.doubt();
+            self.standing = Standing::Unknown;
         }
         let listed = |topic: &TopicName| target.topics.contains_key(topic);
         self.findings.retain(listed);
         self.starts.retain(|split| listed(&split.topic));
-        self.identities.retain(|split| listed(&split.topic));
+        self.identities
+            .retain_judgements(|split| listed(&split.topic));
         let cluster = &self.cluster;
         let topics = target.topics.keys();
         let subjects: BTreeSet<_> = topics.map(|topic| topic_subject(cluster, topic)).collect();
         self.voice
             .retain(|subject| !subject.starts_with("topic ") || subjects.contains(subject));
-        if !same || self.refused {
+        if !same || self.standing == Standing::Taken {
             self.round_due = Some(now);
         }
         self.report()
@@ -214,7 +233,7 @@ impl Asker {
         let Some(target) = &self.target else {
             return Ok(());
         };
-        let (foreign, claims) = (self.foreign, &self.claims);
+        let (foreign, claims) = (self.standing == Standing::Foreign, &self.claims);
         let shown = |split: &KafkaSplit| !foreign || claims.knows(split);
         let events = self.findings.report(&self.cluster, target.epoch, shown);
         events
@@ -238,24 +257,40 @@ impl Asker {
             self.round()?;
         }
         self.look_up()?;
-        if self.commit_due().is_some_and(|due| due <= Instant::now()) {
-            let bound = self.inbox.take_bound();
-            return self.commit(bound);
+        self.commit()
+    }
+
+    /// Commits what is bound when that is due; what fails is left for the next time.
+    fn commit(&mut self) -> Result<(), Unheard> {
+        let due = self.commit_due().is_some_and(|due| due <= Instant::now());
+        let (Some(commits), Some(target)) = (&mut self.commits, &self.target) else {
+            return Ok(());
+        };
+        self.inbox.give_back(commits.done(&mut self.voice)?);
+        if !due {
+            return Ok(());
+        }
+        let bound = self.inbox.take_bound();
+        if !bound.is_empty() {
+            let (properties, voice) = (&target.properties, &mut self.voice);
+            let left = commits.begin(properties, bound, &self.inbox, voice)?;
+            self.inbox.give_back(left);
         }
         Ok(())
     }
 
-    /// Commits what is bound; what fails is left for the next time.
-    fn commit(&mut self, bound: Bound) -> Result<(), Unheard> {
-        let properties = self.target.as_ref().map(|target| target.properties.clone());
-        let Some(properties) = properties.filter(|_| !bound.is_empty()) else {
-            return Ok(());
-        };
-        if let Some(commits) = &mut self.commits {
-            let failed = commits.commit(&properties, bound, &mut self.voice)?;
-            self.inbox.give_back(failed);
+    /// Commits what was bound last, unless that is not known to be of what answers.
+    fn commit_last(&mut self) {
+        if self.commits.is_none() {
+            return;
         }
-        Ok(())
+        let last = self.inbox.take_last();
+        let is_meant = self.is_meant();
+        if let (Some(commits), Some(target)) = (&mut self.commits, &self.target)
+            && is_meant
+        {
+            commits.last(&target.properties, last);
+        }
     }
 
     /// Describes the topics once, and says when to do it again.
@@ -306,21 +341,10 @@ impl Asker {
                 return Ok(false);
             }
         };
-        if let Some(id) = &id
-            && let Some(other) = self.claims.claim(&self.cluster, &self.inbox, id)
-        {
-            let message = format!(
-                "it is the same Kafka cluster as cluster {other}, by its id {}, and is not read; \
-                 expected one name for one cluster",
-                id.0
-            );
-            self.refused = true;
-            self.findings.doubt();
-            self.voice.say(&subject, DEFINITE, &message)?;
+        self.compare(id.as_ref())?;
+        if self.standing == Standing::Taken {
             return Ok(true);
         }
-        self.refused = false;
-        self.compare(&subject, id.as_ref())?;
         self.note(answers, id)?;
         self.report()?;
         Ok(true)
@@ -331,13 +355,7 @@ impl Asker {
         if self.client.is_some() {
             return Ok(true);
         }
-        let made = resolve(properties)
-            .map_err(|error| in_words(&error))
-            .and_then(|resolved| match ControlClient::new(&resolved) {
-                Ok(client) => Ok((resolved, client)),
-                Err(error) => Err(error.to_string()),
-            });
-        match made {
+        match client_of(properties) {
             Ok(client) => {
                 self.client = Some(client);
                 Ok(true)
@@ -407,6 +425,16 @@ impl Asker {
         };
         self.findings.exists(topic, identity, &partitions);
     }
+}
+
+/// A control client, and what it was made of.
+type Client = (ResolvedProperties, ControlClient);
+
+/// A client of these properties, or why there is none.
+fn client_of(properties: &ClientProperties) -> Result<Client, String> {
+    let resolved = resolve(properties).map_err(|error| in_words(&error))?;
+    let client = ControlClient::new(&resolved).map_err(|error| error.to_string())?;
+    Ok((resolved, client))
 }
 
 fn topic_subject(cluster: &ClusterId, topic: &TopicName) -> String {

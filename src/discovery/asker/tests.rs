@@ -4,7 +4,7 @@ use timely_splits::epoch::{MetadataEpoch, RequestId};
 
 use super::*;
 use crate::discovery::CommitOffsets;
-use crate::discovery::inbox::{TopicRules, WantedStart, Wanting};
+use crate::discovery::inbox::{Bound, TopicRules, WantedIdentities, WantedStart, Wanting};
 use crate::discovery::resolve::Rules;
 use crate::model::{KafkaPosition, Offset, Partition, StartAt, StartRules, StopAt};
 
@@ -92,4 +92,27 @@ fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
         asked(given, StopAt::Never)
     );
     assert_eq!(asker.rules(&wanted("payments", 0, Wanting::OfTopic)), None);
+}
+
+/// Ticks in which they have records wait for it, and their topic may be there yet.
+#[test]
+fn what_splits_are_is_asked_also_when_they_are_not_listed_any_more() {
+    let mut asker = asker(None);
+    let orders = TopicName::new("orders").unwrap();
+    let split = KafkaSplit::new(asker.cluster.clone(), orders, Partition(0));
+    let wanted = WantedIdentities {
+        request: RequestId(1),
+        splits: vec![split],
+    };
+    let now = Instant::now();
+    asker.identities.want(vec![wanted], BTreeMap::new(), now);
+
+    let target = Target {
+        epoch: MetadataEpoch(1),
+        topics: BTreeMap::new(),
+        properties: ClientProperties::new(),
+    };
+    asker.aim(target, now).unwrap();
+
+    assert_eq!(asker.identities.due(), Some(now));
 }

@@ -41,6 +41,18 @@ impl Rules {
             up_to_end: bounded,
         }
     }
+
+    /// Whether it may take the coordinator of a group to answer them.
+    pub(super) fn ask_group(&self) -> bool {
+        let (start, stop) = (
+            Rule::Start(self.start.clone()),
+            Rule::Stop(self.stop.clone()),
+        );
+        [start, stop].into_iter().any(|first| {
+            let mut rules = std::iter::successors(Some(first), Rule::otherwise);
+            rules.any(|rule| rule.group().is_some())
+        })
+    }
 }
 
 /// Where a partition starts and stops.

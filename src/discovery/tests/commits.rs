@@ -18,7 +18,7 @@ const OFFSET_COMMIT: KafkaApi = KafkaApi::Other(8);
 const GROUP: &str = "view";
 
 /// A watched discovery that commits, and what is disconnected when it does not any more.
-fn committing(metadata: &StreamsMetadata) -> (Watched, Receiver<Infallible>) {
+pub(super) fn committing(metadata: &StreamsMetadata) -> (Watched, Receiver<Infallible>) {
     let (under_way, ended) = bounded(0);
     let offsets = CommitOffsets::to_group(GROUP).every(Duration::from_millis(10));
     let options = DiscoveryOptions {
@@ -31,7 +31,7 @@ fn committing(metadata: &StreamsMetadata) -> (Watched, Receiver<Infallible>) {
     (Watched::start(metadata, options), ended)
 }
 
-fn at(next: u64) -> KafkaPosition {
+pub(super) fn at(next: u64) -> KafkaPosition {
     KafkaPosition {
         next: At::new(next),
         leader_epoch: None,
@@ -39,7 +39,7 @@ fn at(next: u64) -> KafkaPosition {
 }
 
 /// Whoever looks at the group, without joining it.
-fn tool(cluster: &EmbeddedCluster) -> BaseConsumer {
+pub(super) fn tool(cluster: &EmbeddedCluster) -> BaseConsumer {
     ClientConfig::new()
         .set("bootstrap.servers", cluster.bootstrap_servers())
         .set("group.id", GROUP)
@@ -48,7 +48,7 @@ fn tool(cluster: &EmbeddedCluster) -> BaseConsumer {
 }
 
 /// The committed offsets of the first partitions of `orders`, as soon as they are `expected`.
-fn await_committed(tool: &BaseConsumer, expected: &[Option<i64>]) {
+pub(super) fn await_committed(tool: &BaseConsumer, expected: &[Option<i64>]) {
     let deadline = Instant::now() + SOON;
     let mut list = TopicPartitionList::new();
     for (partition, _) in (0..).zip(expected) {

@@ -1,6 +1,8 @@
 mod commits;
 mod conformance;
 mod flapping;
+mod foreign;
+mod identities;
 mod starts;
 mod streams;
 

@@ -266,9 +266,21 @@ pub(super) fn identifies<R: DiscoveryRig>(rig: R, context: Context) -> Checked<D
             driver.identified.get(&RequestId(number)) == Some(&all)
         })?;
     }
+    // What was asked before it is not listed any more, and what was asked after that.
+    for (listed, number) in [(&splits[..1], 4), (&[], 6)] {
+        driver.identify(RequestId(number), splits.to_vec());
+        driver.discover(listed);
+        driver.identify(RequestId(number + 1), splits.to_vec());
+        driver.until("D12", "what splits are that are not listed", |driver| {
+            [number, number + 1].iter().all(|number| {
+                let answered = driver.identified.get(&RequestId(*number));
+                answered.is_some_and(|answered| answered.len() == splits.len())
+            })
+        })?;
+    }
     driver.listen()?;
-    ensure("D12", driver.identified.len() == 3, || {
-        format!("three requests were answered as {:?}", driver.identified)
+    ensure("D12", driver.identified.len() == 7, || {
+        format!("seven requests were answered as {:?}", driver.identified)
     })?;
     Ok(Done::Kept)
 }

@@ -113,7 +113,7 @@ pub(super) const OBLIGATIONS: [Obligation; 14] = [
     },
     Obligation {
         number: "D12",
-        sentence: "Identifies: each split of a request is answered with its number",
+        sentence: "Identifies: each split of a request is answered with its number, listed or not",
     },
     Obligation {
         number: "D13",

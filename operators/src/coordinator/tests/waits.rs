@@ -69,3 +69,43 @@ fn a_split_that_fails_is_told_once_and_that_it_is_read_again() {
         ["split a: away; trying again", "split a: it is read again"]
     );
 }
+
+impl Driven {
+    /// The last question what splits are is answered: nobody can tell what `split` is.
+    fn nobody_can_tell(&mut self, split: char) {
+        let Some(DiscoveryRequest::Identify { request, .. }) = self.asked.last() else {
+            panic!("it was not asked last");
+        };
+        let (request, splits) = (*request, vec![(Letter(split), None)]);
+        let event = DiscoveryEvent::Identified { request, splits };
+        self.coordinator.handle_discovery(event, self.now);
+        self.carry_out();
+    }
+}
+
+/// Of a split that is not listed any more nobody can tell what it is: its wait was told and never ended.
+#[test]
+fn a_split_that_nobody_can_identify_holds_no_tick_up_and_is_not_waited_for_after_that() {
+    let mut driven = Driven::start(1);
+    driven.coordinator.options.identify_every = Some(Duration::ZERO);
+    driven.metadata("a");
+    driven.tick(vec![range('a', 1, 10, 12)]);
+    assert_eq!(driven.published.len(), 0);
+    driven.now += driven.coordinator.options.identify_within;
+    driven.coordinator.handle_time(driven.now);
+    driven.carry_out();
+    assert_eq!(driven.published.len(), 1);
+
+    driven.nobody_can_tell('a');
+    driven.tick(vec![range('a', 1, 12, 13)]);
+    let before = driven.published.len();
+    driven.nobody_can_tell('a');
+
+    let health = driven.told.iter().filter_map(|event| match event {
+        SourceEvent::Health(health) => Some((health.subject.as_str(), health.status)),
+        _ => None,
+    });
+    let expected = [HealthStatus::Waiting, HealthStatus::Well].map(|status| ("split a", status));
+    assert_eq!(health.collect::<Vec<_>>(), expected);
+    assert_eq!(driven.published.len(), before + 1);
+}
