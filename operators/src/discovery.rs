@@ -67,6 +67,12 @@ pub trait SplitDiscovery<S: Split>: 'static {
     ///
     /// Nothing has to be done about it, which is the default; it is for who compares with what others say.
     fn known(&mut self, _split: &S, _identity: &S::Identity) {}
+
+    /// Hears that the log knows nothing of `split` any more.
+    ///
+    /// Nothing has to be done about it, which is the default; it is for who keeps what it
+    /// [knows](Self::known), which would grow with every split that there ever was.
+    fn forgotten(&mut self, _split: &S) {}
 }
 
 impl<S: Split> SplitDiscovery<S> for Box<dyn SplitDiscovery<S>> {
@@ -84,6 +90,10 @@ impl<S: Split> SplitDiscovery<S> for Box<dyn SplitDiscovery<S>> {
 
     fn known(&mut self, split: &S, identity: &S::Identity) {
         (**self).known(split, identity);
+    }
+
+    fn forgotten(&mut self, split: &S) {
+        (**self).forgotten(split);
     }
 }
 

@@ -260,6 +260,7 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
                     }
                 }
                 Intention::Know(split, identity) => self.discovery.known(&split, &identity),
+                Intention::Forget(split) => self.discovery.forgotten(&split),
                 Intention::Tell(SourceEvent::Health(health)) => self.say(health),
                 Intention::Tell(event) => {
                     // It is told when it is durable.

@@ -21,7 +21,7 @@ pub(super) struct Claims {
 struct Known {
     /// Which Kafka cluster it was when a split of it was last learnt or readmitted.
     id: KafkaClusterId,
-    /// Its splits, in their first generation; bounded by those that there ever were.
+    /// Its splits, in their first generation; bounded by those that the log knows.
     splits: BTreeSet<KafkaSplit>,
 }
 
@@ -97,6 +97,27 @@ impl Claims {
             known.id.clone_from(id);
         }
         known.splits.insert(split);
+    }
+
+    /// The log knows nothing of `split` any more. With the last split of a cluster goes which Kafka cluster
+    /// it was, as it would in a restart.
+    pub(super) fn forget(&self, split: &KafkaSplit) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of_cluster) = known.get_mut(&split.cluster) {
+            of_cluster.splits.remove(split);
+            if of_cluster.splits.is_empty() {
+                known.remove(&split.cluster);
+            }
+        }
+    }
+
+    /// How many names and splits it has something about.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let claimed = self.claims.lock().unwrap().len();
+        let known = self.known.lock().unwrap();
+        let splits: usize = known.values().map(|known| known.splits.len()).sum();
+        claimed + known.len() + splits
     }
 
     /// The Kafka cluster that `name` was, if that is another one than `found`.

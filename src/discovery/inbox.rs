@@ -11,10 +11,6 @@ use crate::model::{
     ClientProperties, KafkaPosition, KafkaSplit, StartAt, StartRules, StopAt, TopicName,
 };
 
-/// For how long the control thread of a cluster that is not listed any more waits for positions: its
-/// splits are released then, and what was read of them last is bound at the end of the tick.
-const LINGER: Duration = Duration::from_secs(10);
-
 /// Up to where splits are bound.
 ///
 /// Bounded by the splits of the cluster: a later position replaces an earlier one.
@@ -191,9 +187,15 @@ impl Inbox {
         }
     }
 
-    /// Ends the control thread, which commits what is bound for some time yet.
-    pub(super) fn retire(&self) {
-        self.close(Some(Instant::now() + LINGER));
+    /// Ends the control thread, which commits what is bound within `linger` yet.
+    pub(super) fn retire(&self, linger: Duration) {
+        self.close(Some(Instant::now() + linger));
+    }
+
+    /// Whether there is a thread that commits what is bound yet.
+    pub(super) fn is_lingering(&self) -> bool {
+        let until = self.lock().lingers_until;
+        until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Ends the control thread: nothing more is bound.

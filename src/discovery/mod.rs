@@ -59,6 +59,9 @@ use crate::model::{
 /// The most events that wait to be polled; a control thread that has more to say waits.
 const EVENTS_MAX: usize = 1_024;
 
+/// The default of [`DiscoveryOptions::linger`].
+const LINGER: Duration = Duration::from_secs(10);
+
 /// How a [`KafkaDiscovery`] asks.
 #[derive(Clone, Debug)]
 pub(crate) struct DiscoveryOptions {
@@ -78,6 +81,9 @@ pub(crate) struct DiscoveryOptions {
     pub(crate) metadata: MetadataOptions,
     /// Whether positions are committed, and how.
     pub(crate) committing: Option<Committing>,
+    /// For how long the control thread of a cluster that is not listed any more waits for positions: its
+    /// splits are released then, and what was read of them last is bound at the end of the tick.
+    pub(crate) linger: Duration,
 }
 
 impl Default for DiscoveryOptions {
@@ -91,6 +97,7 @@ impl Default for DiscoveryOptions {
             properties: ClientProperties::new(),
             metadata: MetadataOptions::default(),
             committing: None,
+            linger: LINGER,
         }
     }
 }
@@ -172,7 +179,7 @@ impl KafkaDiscovery {
             if !listed {
                 self.common.claims.release(cluster, inbox);
                 if self.options.committing.is_some() {
-                    inbox.retire();
+                    inbox.retire(self.options.linger);
                     self.absent.insert(cluster.clone(), Arc::clone(inbox));
                 } else {
                     inbox.end();
@@ -206,6 +213,7 @@ impl KafkaDiscovery {
             self.common.claims.claim_known(cluster, &inbox);
             inbox.post_target(target);
         }
+        self.absent.retain(|_, inbox| inbox.is_lingering());
     }
 
     /// Asks a control thread about a split.
@@ -345,6 +353,10 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
         if let Some(id) = &identity.cluster {
             self.common.claims.know(split.origin(), id);
         }
+    }
+
+    fn forgotten(&mut self, split: &KafkaSplit) {
+        self.common.claims.forget(&split.origin());
     }
 
     fn poll(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {

@@ -176,6 +176,7 @@ impl<A: Assignor<Part>> Driven<A> {
                 | Intention::Compact(_)
                 | Intention::Open(_)
                 | Intention::Know(..)
+                | Intention::Forget(_)
                 | Intention::Publish { .. }
                 | Intention::Tell(_) => {}
             }

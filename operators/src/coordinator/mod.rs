@@ -86,6 +86,8 @@ pub enum Intention<S: Split> {
     },
     /// Let the discovery hear what a split is: it is durable.
     Know(S, S::Identity),
+    /// Let the discovery hear that a split is forgotten: it is durable.
+    Forget(S),
     /// Tell whoever watches.
     Tell(SourceEvent<S>),
 }
@@ -330,13 +332,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 LogRecord::Identified { split, identity } => {
                     self.intentions.push_back(Intention::Know(split, identity));
                 }
+                LogRecord::Forgotten(split) => self.intentions.push_back(Intention::Forget(split)),
                 LogRecord::Reserved(tick) => self.ticks.reserved = tick,
                 LogRecord::ReservedEpochs(epoch) => self.epochs.reserved = epoch,
                 LogRecord::Incarnation(_)
                 | LogRecord::AllFound
                 | LogRecord::Metadata { .. }
                 | LogRecord::Readmitted(_)
-                | LogRecord::Forgotten(_)
                 | LogRecord::Paused(_)
                 | LogRecord::Resumed(_)
                 | LogRecord::Snapshot(_) => {}

@@ -315,7 +315,7 @@ impl World {
                 }
                 Intention::Open(tick) => self.ledger.pass(Some(tick))?,
                 Intention::Compact(_) => {}
-                Intention::Know(..) => {}
+                Intention::Know(..) | Intention::Forget(_) => {}
                 other @ (Intention::AskPast
                 | Intention::Ask(
                     DiscoveryRequest::Check { .. }

@@ -107,6 +107,7 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                     Intention::Compact(_)
                     | Intention::AskPast
                     | Intention::Know(..)
+                    | Intention::Forget(_)
                     | Intention::Open(_)
                     | Intention::Publish { .. } => {}
                 }

@@ -2,6 +2,7 @@ mod commits;
 mod conformance;
 mod flapping;
 mod foreign;
+mod growth;
 mod identities;
 mod starts;
 mod streams;

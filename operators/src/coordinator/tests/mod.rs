@@ -133,6 +133,7 @@ impl Driven {
                 Intention::Compact(_)
                 | Intention::AskPast
                 | Intention::Know(..)
+                | Intention::Forget(_)
                 | Intention::Open(_) => {}
             }
         }

@@ -76,7 +76,7 @@ impl Model {
                 assert_eq!(before, None, "I11: two appends at once");
             }
             Intention::Open(tick) => self.watch.passes("the enumerator", Some(tick)),
-            Intention::Compact(_) | Intention::Know(..) => {}
+            Intention::Compact(_) | Intention::Know(..) | Intention::Forget(_) => {}
             Intention::AskPast => unreachable!("nothing is replayed"),
             Intention::Publish { binding, next } => {
                 assert!(

@@ -186,6 +186,7 @@ impl Field {
                 Intention::Compact(_)
                 | Intention::AskPast
                 | Intention::Know(..)
+                | Intention::Forget(_)
                 | Intention::Publish { .. }
                 | Intention::Open(_) => {}
             }
