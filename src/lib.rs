@@ -51,14 +51,17 @@ pub use timely_splits::resume::Resume;
 pub use timely_splits::tick::{Tick, TimeMap};
 
 pub use crate::discovery::CommitOffsets;
-pub use crate::execute::{PEER_LOST_STATUS, RUN_VARIABLE, execute, execute_from_args};
+pub use crate::execute::{
+    PEER_LOST_STATUS, RUN_VARIABLE, SOURCE_FAILED_STATUS, execute, execute_from_args,
+};
 pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscription};
 pub use crate::model::{KafkaPosition, KafkaSplit, LossRules, StartAt, StartRules, StopAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};
 #[cfg(feature = "object-store")]
 pub use crate::source::ObjectLog;
 pub use crate::source::{
-    BuildError, KafkaSource, KafkaSourceBuilder, LocalLog, Read, ReadOptions, SourceControl,
+    BuildError, KafkaSource, KafkaSourceBuilder, LocalLog, OnFailure, Read, ReadOptions,
+    SourceControl,
 };
 
 /// Compiles the program of the README.

@@ -31,8 +31,8 @@ use signal_hook::iterator::Signals;
 use timely_kafka::timely::dataflow::ProbeHandle;
 use timely_kafka::timely::dataflow::operators::Inspect;
 use timely_kafka::{
-    FailureKind, FileMetadataService, Health, HealthStatus, KafkaSource, KafkaSourceBuilder,
-    LocalLog, ReadOptions, Resume, Subscription, TimeMap,
+    FileMetadataService, KafkaSource, KafkaSourceBuilder, LocalLog, ReadOptions, Resume,
+    Subscription, TimeMap,
 };
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -117,12 +117,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             let read = source.read_with(scope, options);
             read.errors
                 .inspect(|error| tracing::error!("split {}: {}", error.split, error.message));
-            read.health.inspect(|health| {
-                if ends_it(health) {
-                    // No tick can end any more; whoever started this starts it again. The words were logged.
-                    std::process::exit(1);
-                }
-            });
             let run = run.filter(|_| scope.index() == 0);
             let built = sink::store(read.batches, &store, run, &stored);
             built.unwrap_or_else(|error| panic!("{error}"));
@@ -132,12 +126,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         worker?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether nothing can be stored any more by this run, whatever else happens.
-fn ends_it(health: &Health) -> bool {
-    health.status == HealthStatus::Failing(FailureKind::Definite)
-        && ["source", "binding log"].contains(&health.subject.as_str())
 }
 
 impl Arguments {

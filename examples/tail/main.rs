@@ -38,10 +38,7 @@ use timely_kafka::metadata::MetadataService;
 use timely_kafka::model::{MetadataChange, StreamId};
 use timely_kafka::timely::dataflow::operators::Inspect;
 use timely_kafka::timely::dataflow::{ProbeHandle, Scope};
-use timely_kafka::{
-    FailureKind, FileMetadataService, Health, HealthStatus, KafkaSource, ReadOptions, Subscription,
-    TimeMap,
-};
+use timely_kafka::{FileMetadataService, KafkaSource, ReadOptions, Subscription, TimeMap};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -170,13 +167,7 @@ fn read(source: &KafkaSource, scope: Scope<'_, u64>, printer: Printer, failed: &
     let options = ReadOptions::new(TimeMap::identity()).with_probe(&printed);
     let read = source.read_with(scope, options);
     printer.print(read.batches, &printed);
-    read.health.inspect(|health| {
-        complain(&health.to_string());
-        if ends_it(health) {
-            // No tick can end any more, so what waits for one would wait for ever.
-            std::process::exit(1);
-        }
-    });
+    read.health.inspect(|health| complain(&health.to_string()));
     let failed = Arc::clone(failed);
     read.errors.inspect(move |error| {
         failed.store(true, Ordering::SeqCst);
@@ -190,12 +181,6 @@ fn own_stdout() -> io::Result<Arc<File>> {
     let output = io::stdout().as_fd().try_clone_to_owned()?;
     rustix::stdio::dup2_stdout(io::stderr())?;
     Ok(Arc::new(File::from(output)))
-}
-
-/// Whether nothing can be read any more, whatever else happens.
-fn ends_it(health: &Health) -> bool {
-    health.status == HealthStatus::Failing(FailureKind::Definite)
-        && ["source", "binding log"].contains(&health.subject.as_str())
 }
 
 /// Says something to a person, on standard error.

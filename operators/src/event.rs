@@ -139,6 +139,13 @@ pub enum SourceEvent<S: Split> {
     Health(Health),
     /// The last tick is durable: the source ends.
     Ended,
+    /// The source goes no further, and cannot end in order: its frontier stays where it is. The health
+    /// stream has said why a second before. Its processes have to be ended, and to be started again once
+    /// what is wrong is mended.
+    Failed {
+        /// Why, with what it is about first.
+        why: String,
+    },
 }
 
 /// Hears of every [`SourceEvent`], on the thread of the worker on which it happened.

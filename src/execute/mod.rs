@@ -41,6 +41,9 @@ const MEET_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// The exit status of a process that lost another one of its dataflow.
 pub const PEER_LOST_STATUS: i32 = 70;
 
+/// The exit status of a process whose source [goes no further](crate::OnFailure).
+pub const SOURCE_FAILED_STATUS: i32 = 72;
+
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
@@ -57,7 +60,8 @@ thread_local! {
 /// them is not encrypted; the ports belong into a network of their own.
 ///
 /// A worker that panics aborts the process. When another process is lost, this one says so and exits
-/// with [`PEER_LOST_STATUS`]: all of them have to be started again.
+/// with [`PEER_LOST_STATUS`]: all of them have to be started again. A source that goes no further ends its
+/// process with [`SOURCE_FAILED_STATUS`] unless it is [told otherwise](crate::OnFailure).
 ///
 /// # Errors
 ///
@@ -207,6 +211,16 @@ fn peer_lost(panicked: &PanicHookInfo<'_>) -> Option<String> {
          ends, and all of them have to be started again"
             .to_owned()
     })
+}
+
+/// Ends the process if it is called on a worker: a source goes no further.
+pub(crate) fn source_failed(why: &str) {
+    if IS_WORKER.get() {
+        say(&format!(
+            "timely-kafka: the source goes no further: {why}; this process ends"
+        ));
+        signal_hook::low_level::exit(SOURCE_FAILED_STATUS);
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "the last words of a process")]

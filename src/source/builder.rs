@@ -8,7 +8,7 @@ use timely_splits::log::{BindingLog, MemoryLog};
 use timely_splits::resume::Resume;
 
 use super::settings::Settings;
-use super::{EnumerationParts, KafkaSource};
+use super::{EnumerationParts, KafkaSource, OnFailure};
 use crate::discovery::CommitOffsets;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
@@ -81,6 +81,7 @@ pub struct KafkaSourceBuilder {
     observer: Option<Observer<KafkaSplit>>,
     log: Option<Box<dyn BindingLog<KafkaSplit>>>,
     assignor: Option<Box<dyn Assignor<KafkaSplit>>>,
+    on_failure: OnFailure,
 }
 
 impl KafkaSourceBuilder {
@@ -262,6 +263,14 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// What becomes of the process when the source [goes no further](crate::manual::_4_errors); by
+    /// default it ends.
+    #[must_use]
+    pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
+        self
+    }
+
     /// Properties of the clients of all clusters; those that the metadata gives a cluster win.
     #[must_use]
     pub fn properties(mut self, properties: ClientProperties) -> Self {
@@ -362,6 +371,7 @@ impl KafkaSourceBuilder {
             observer: self.observer,
             log,
             assignor: self.assignor.unwrap_or_else(|| Box::new(StickyBalanced)),
+            on_failure: self.on_failure,
         };
         let name = name();
         KafkaSource::new(self.settings, parts)

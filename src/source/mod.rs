@@ -95,6 +95,7 @@ struct Shared {
     pool: Arc<ClientPool>,
     control: SourceControl,
     observer: Option<Observer<KafkaSplit>>,
+    on_failure: OnFailure,
     /// Taken by worker 0.
     enumeration: Mutex<Option<EnumerationParts>>,
     /// Disconnected when the last offsets are committed; there is one if any are.
@@ -106,6 +107,25 @@ pub(crate) struct EnumerationParts {
     observer: Option<Observer<KafkaSplit>>,
     log: Box<dyn BindingLog<KafkaSplit>>,
     assignor: Box<dyn Assignor<KafkaSplit>>,
+    on_failure: OnFailure,
+}
+
+/// What becomes of a process whose source goes no further: its log is damaged or another run has it, or it
+/// has found that it read another topic or another cluster than it took it for.
+///
+/// Such a source cannot end in order, since not all that it has emitted can become durable: its frontier
+/// stays where it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// Ends the process with [`SOURCE_FAILED_STATUS`](crate::SOURCE_FAILED_STATUS) and a line that says
+    /// why, and with it the other processes of the dataflow: whoever keeps them running starts them again.
+    /// Only if its workers are run by [`execute`](crate::execute()); what else they do is nothing that a
+    /// source knows.
+    #[default]
+    EndProcess,
+    /// Stands still. An [`Observer`] hears of [`SourceEvent::Failed`](crate::SourceEvent::Failed).
+    StandStill,
 }
 
 /// How one worker reads a source.
@@ -181,6 +201,7 @@ impl KafkaSource {
                 pool,
                 control: SourceControl::new(),
                 observer: parts.observer.take(),
+                on_failure: parts.on_failure,
                 enumeration: Mutex::new(Some(parts)),
                 committing: Mutex::default(),
             }),
@@ -261,7 +282,8 @@ impl KafkaSource {
         source.probe = options.probe;
         source.configuration = settings.configuration();
         source.control = shared.control.clone();
-        source.observer = story::observer(scope.index(), shared.observer.clone());
+        source.observer =
+            story::observer(scope.index(), shared.observer.clone(), shared.on_failure);
 
         let enumeration = (scope.index() == 0).then(|| self.enumeration());
         let (pool, worker) = (Arc::clone(&shared.pool), scope.index());

@@ -11,10 +11,17 @@ use timely_splits::event::{Observer, SourceEvent};
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 use timely_splits::protocol::ReleaseReason;
 
+use super::OnFailure;
+use crate::execute::source_failed;
 use crate::model::{KafkaSplit, MetadataChange, StreamsMetadata};
 
-/// An observer that tells the story of one worker, and then tells the user's.
-pub(super) fn observer(worker: usize, users: Option<Observer<KafkaSplit>>) -> Observer<KafkaSplit> {
+/// An observer that tells the story of one worker, and then tells the user's; the process may end after
+/// that.
+pub(super) fn observer(
+    worker: usize,
+    users: Option<Observer<KafkaSplit>>,
+    on_failure: OnFailure,
+) -> Observer<KafkaSplit> {
     // Told by worker 0 alone, and one epoch after the other.
     let in_force = Mutex::new(None);
     Observer::new(move |event| {
@@ -35,6 +42,11 @@ pub(super) fn observer(worker: usize, users: Option<Observer<KafkaSplit>>) -> Ob
         }
         if let Some(users) = &users {
             users.hear(event);
+        }
+        if let SourceEvent::Failed { why } = event
+            && on_failure == OnFailure::EndProcess
+        {
+            source_failed(why);
         }
     })
 }
@@ -91,6 +103,7 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
             tracing::trace!("tick {tick}: durable, {} moved", counted(*splits, "split"));
         }
         SourceEvent::Health(health) => tell_health(worker, health),
+        SourceEvent::Failed { why } => tracing::error!("the source goes no further: {why}"),
         SourceEvent::Ended => tracing::info!("the last tick is durable: the source has ended"),
         other => tell_life(other),
     }

@@ -6,6 +6,8 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
+use timely_kafka::SOURCE_FAILED_STATUS;
+
 use crate::support::{Example, LINE_WITHIN};
 use crate::tail::{Clusters, ENDS_WITHIN, tail};
 
@@ -103,7 +105,7 @@ fn a_source_that_cannot_go_on_ends_it_with_the_reason() {
 
     // One may hear first that the other is gone, and end because of that.
     let with_the_reason = ends.iter().filter(|(status, said)| {
-        *status == Some(1)
+        *status == Some(SOURCE_FAILED_STATUS)
             && said.iter().any(|line| {
                 line.starts_with("tail: source: ") && line.contains("configured differently")
             })

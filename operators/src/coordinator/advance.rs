@@ -67,6 +67,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.intentions
                 .push_back(Intention::Append(self.incarnation, records));
         }
+        self.tell_failed(now);
     }
 
     /// Starts reading once the log is open, all readers are there, and ticks are reserved.

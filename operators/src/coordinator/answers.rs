@@ -63,8 +63,8 @@ impl Display for FailureThreshold {
 pub enum GivingUp {
     /// In order: what was read is closed in a last tick, and the dataflow can end.
     Stop,
-    /// It stands still with its frontier where it is, and says why: nobody takes what was read for all
-    /// there is.
+    /// It [goes no further](SourceEvent::Failed), with its frontier where it is: nobody takes what was read
+    /// for all there is.
     Fail,
 }
 

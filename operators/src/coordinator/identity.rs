@@ -189,8 +189,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let tick = self.last_unproven().or(self.ticks.last_closed);
         format!(
             "split {split} was replaced by another one of the same name while it was read: {}; tick {} and \
-             what came after it never become durable, and this run ends: start it again, and the split \
-             stays at its last bound position, or does what its policy says",
+             what came after it never become durable, and this run goes no further; the next one finds the \
+             split at its last bound position, and does what its policy says",
             S::difference(known, found),
             tick.unwrap_or_default()
         )

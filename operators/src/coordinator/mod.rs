@@ -12,6 +12,7 @@ mod bounded;
 mod command;
 mod explain;
 mod facts;
+mod failure;
 mod identity;
 mod kept;
 mod loss;
@@ -40,7 +41,6 @@ use crate::binding::Binding;
 use crate::discovery::{DiscoveryEvent, DiscoveryRequest};
 use crate::epoch::{Incarnation, MetadataEpoch, ReaderId, RequestId, SplitEpoch};
 use crate::event::SourceEvent;
-use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::protocol::{Configuration, Directive, Report};
 use crate::split::{Metadata, Split};
@@ -49,6 +49,7 @@ use crate::tick::Tick;
 use self::answers::Answers;
 pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
 use self::bounded::Bounded;
+use self::failure::Failure;
 use self::identity::Proofs;
 pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
@@ -153,6 +154,8 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     starting_since: Option<Duration>,
     /// Whether the wait for the log was told.
     stalled: bool,
+    /// Why it goes no further, until that was told.
+    failure: Option<Failure>,
     /// Whether the log has bindings that this run makes void, and does not say so yet.
     rewound: bool,
     /// What is to be given again before anything else is read.
@@ -204,6 +207,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             generations: BTreeMap::new(),
             starting_since: None,
             stalled: false,
+            failure: None,
             rewound: false,
             replaying: None,
             after_replay: None,
@@ -224,8 +228,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub fn poll_timeout(&self) -> Option<Duration> {
         if !matches!(self.phase, Phase::Running | Phase::Replaying) {
             // Only what is learnt gets it any further, but a person may have to know what that is.
-            let since = self.starting_since?;
-            return Some(since + advance::STALL_TOLD_AFTER);
+            let since = self.starting_since;
+            let told = since.map(|since| since + advance::STALL_TOLD_AFTER);
+            return told.or_else(|| self.failed_due());
         }
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let kept = self.forget_due();
@@ -408,15 +413,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
-    fn wedge(&mut self, subject: &str, why: String) {
-        self.phase = Phase::Wedged;
-        self.tell(SourceEvent::Health(Health::new(
-            subject,
-            HealthStatus::Failing(FailureKind::Definite),
-            why,
-        )));
-    }
-
     fn tell(&mut self, event: SourceEvent<S>) {
         self.intentions.push_back(Intention::Tell(event));
     }
@@ -433,7 +429,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         self.to_read_again.hash(hasher);
         (&self.last_request, &self.forgotten, &self.epochs).hash(hasher);
-        (&self.ticks, &self.stalled, &self.rewound).hash(hasher);
+        (&self.ticks, &self.stalled, &self.failure, &self.rewound).hash(hasher);
         (&self.proofs, &self.generations).hash(hasher);
         (&self.replaying, &self.after_replay, &self.bounded).hash(hasher);
         (&self.to_append, &self.appending, &self.intentions).hash(hasher);

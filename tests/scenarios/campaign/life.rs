@@ -16,7 +16,8 @@ use timely_kafka::timely::dataflow::operators::Inspect;
 use timely_kafka::timely::dataflow::operators::generic::Operator;
 use timely_kafka::timely::worker::Worker;
 use timely_kafka::{
-    KafkaSource, KafkaSplit, Observer, ReaderId, Resume, SourceControl, SourceEvent, Tick,
+    KafkaSource, KafkaSplit, Observer, OnFailure, ReaderId, Resume, SourceControl, SourceEvent,
+    Tick,
 };
 use timely_splits::log::ObjectLog;
 
@@ -190,6 +191,8 @@ impl Run {
             .tick_interval(TICK)
             .discovery_interval(Duration::from_millis(100))
             .resume(life.resume)
+            // All runs are in one process.
+            .on_failure(OnFailure::StandStill)
             .log(log)
             .observer(Observer::new(move |event| {
                 if let SourceEvent::Released { .. } = event {

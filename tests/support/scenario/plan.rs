@@ -8,7 +8,7 @@ use timely_kafka::metadata::{
     FileMetadataService, FixedMetadataService, MetadataOptions, MetadataService, Subscription,
 };
 use timely_kafka::model::{ClientProperties, StartAt, StopAt};
-use timely_kafka::{BuildError, CommitOffsets, KafkaSource, LossRules, Resume, Tick};
+use timely_kafka::{BuildError, CommitOffsets, KafkaSource, LossRules, OnFailure, Resume, Tick};
 
 use super::watched::{Alternating, Gate, Sink, WatchedLog, WatchedService};
 
@@ -96,6 +96,8 @@ pub(crate) struct Plan {
     /// The group to which offsets are committed, and how often, if they are.
     pub(crate) commits: Option<(String, Duration)>,
     pub(crate) losses: LossRules,
+    /// Whether its process ends when it goes no further. Several sources run in the process of a test.
+    pub(crate) ends_with_failure: bool,
 }
 
 impl Plan {
@@ -120,6 +122,7 @@ impl Plan {
             unguarded: false,
             commits: None,
             losses: LossRules::default(),
+            ends_with_failure: false,
         }
     }
 
@@ -152,6 +155,9 @@ impl Plan {
         let mut options = MetadataOptions::default();
         if let (Some(after), Some(guard)) = (self.confirmed_after, &mut options.shrink_guard) {
             guard.confirmed_after = after;
+        }
+        if !self.ends_with_failure {
+            builder = builder.on_failure(OnFailure::StandStill);
         }
         if self.unguarded {
             options.shrink_guard = None;

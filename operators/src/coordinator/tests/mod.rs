@@ -15,6 +15,7 @@ use super::*;
 use crate::assignor::StickyBalanced;
 use crate::binding::{SplitError, SplitRange};
 use crate::discovery::FoundSplit;
+use crate::health::{FailureKind, HealthStatus};
 use crate::letters::{Letter, Letters};
 use crate::loss::Aftermath;
 use crate::protocol::{Assignment, Command, Moved, ReleaseReason, Setting};

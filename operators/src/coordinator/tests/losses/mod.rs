@@ -8,6 +8,7 @@ use self::field::{Field, plot};
 use super::super::restore::Restored;
 use super::super::snapshot::RestoreError;
 use crate::binding::SplitRange;
+use crate::event::SourceEvent;
 use crate::log::LogRecord;
 use crate::loss::{Aftermath, LossCause, LossPolicies, LossPolicy};
 use crate::protocol::{Command, Report};
@@ -73,6 +74,39 @@ fn a_tick_in_which_a_split_was_replaced_never_becomes_durable() {
         (field.next(plot('a')), field.next(plot('b'))),
         (None, Some(0))
     );
+}
+
+/// Why it goes no further, each time it was told.
+fn failed(field: &Field) -> Vec<String> {
+    let events = field.told.iter();
+    let why = events.filter_map(|event| match event {
+        SourceEvent::Failed { why } => Some(why.clone()),
+        _ => None,
+    });
+    why.collect()
+}
+
+/// It stood still, and whoever ran it learnt of that from a line of health only.
+#[test]
+fn that_a_run_goes_no_further_is_told_once_after_health_had_time_to_say_why() {
+    let mut field = Field::reading(policies(LossPolicy::Fail));
+    field.read(plot('a'), 5);
+    field.planted.insert('a', 2);
+    field.tick();
+    assert!(field.said("it was 1 and is 2"));
+    assert_eq!(failed(&field), [] as [String; 0]);
+
+    let due = field.coordinator.poll_timeout().expect("it is to be told");
+    field.pass(due - field.now);
+
+    let [why] = &failed(&field)[..] else {
+        panic!("it is told once: {:?}", field.told);
+    };
+    assert!(why.starts_with("source: split a0 was replaced"), "{why}");
+    assert_eq!(field.coordinator.poll_timeout(), None);
+    field.pass(Duration::from_secs(10));
+    assert_eq!(failed(&field).len(), 1);
+    assert_eq!(field.bindings().len(), 0);
 }
 
 /// What the discovery finds by itself makes the question needless: the answer is known.
