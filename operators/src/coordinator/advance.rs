@@ -265,12 +265,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         if asked.is_none_or(|entry| entry.ownership != Ownership::Resolving(request)) {
             return;
         }
-        let next = self.next_request();
-        if let Some(entry) = self.splits.get_mut(&split) {
-            entry.ownership = Ownership::Resolving(next);
-        }
         let wait = (waited * 2).min(self.options.start_deadline * START_WAIT_MAX);
-        self.ask_start(split, next, wait, now);
+        self.ask_start_anew(&split, wait, now);
     }
 
     fn tell_late(&mut self, split: &S, reader: usize) {
@@ -308,6 +304,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.quarantined.extend(failed);
                 let errors = binding.errors.clone();
                 self.to_append.push(LogRecord::Binding(binding));
+                // What is started over is not known any more afterwards.
+                if self.has_read_another() {
+                    return;
+                }
                 self.start_over(&errors, now);
                 let readmitted = readmitted.into_iter().map(LogRecord::Readmitted);
                 self.to_append.extend(readmitted);

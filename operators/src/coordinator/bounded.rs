@@ -121,19 +121,25 @@ fn is_over<S: Split>(entry: &Entry<S>) -> bool {
 }
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
-    /// Nobody has a split from here on, and it is at `next`.
-    pub(super) fn rest(&mut self, split: &S, next: S::Position, now: Duration) {
+    /// Nobody has a split from here on, and it is at `next`, since `since`. Whether it is to be read on
+    /// there is found out.
+    pub(super) fn rest(&mut self, split: &S, next: S::Position, since: Duration, now: Duration) {
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
-        entry.ownership = entry.at_rest(next.clone(), now);
+        let barred = std::mem::take(&mut entry.barred);
+        entry.ownership = entry.at_rest(next.clone(), since);
         if entry.is_finished() {
             entry.failing = None;
             self.tell(SourceEvent::SplitFinished {
                 split: split.clone(),
                 position: next,
             });
+        } else if barred || entry.replaced_by.is_some() {
+            entry.ownership = Ownership::Quarantined { next, since };
         }
+        self.reconsider(split, now);
+        self.judge_replaced(split, now);
     }
 
     /// What a log says about the splits of a bounded source.

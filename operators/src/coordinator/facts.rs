@@ -16,7 +16,6 @@ use crate::discovery::{Appeared, DiscoveryRequest, FoundSplit};
 use crate::epoch::{MetadataEpoch, RequestId};
 use crate::event::SourceEvent;
 use crate::explain::OriginKind;
-use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::protocol::Directive;
 use crate::split::{Metadata, Split};
@@ -93,6 +92,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             }
         }
         if let Some(entry) = self.splits.remove(split) {
+            if let Some((_, since)) = entry.ownership.kept() {
+                self.kept.remove(&(since, split.clone()));
+            }
             self.forgotten = self.forgotten.max(entry.split_epoch);
         }
         self.bound.remove(split);
@@ -290,7 +292,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 entry.is_back(at);
             }
             let back = gone | !std::mem::replace(&mut entry.verified, true);
-            if self.is_replaced(&found.split, found.identity) {
+            if self.is_replaced(&found.split, found.identity, now) {
                 self.replaced(&found.split, now);
             } else if back {
                 self.reconsider(&found.split, now);
@@ -298,68 +300,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.judge(&found.split, self.options.start_deadline, now);
             }
         }
-    }
-
-    /// Learns what a split was found to be; true if that is another one than it was.
-    fn is_replaced(&mut self, split: &S, found: S::Identity) -> bool {
-        let Some(entry) = self.splits.get_mut(split) else {
-            return false;
-        };
-        let learnt = match &entry.identity {
-            Some(known) if S::contradicts(known, &found) => {
-                // It is told once for each that takes the place.
-                return entry.replaced_by.replace(found.clone()) != Some(found);
-            }
-            Some(known) => S::learnt(known, &found),
-            None => found,
-        };
-        // What is there is the known one again; a loss that is waited for is looked at by and by.
-        entry.replaced_by = None;
-        if entry.identity.as_ref() != Some(&learnt) {
-            entry.identity = Some(learnt.clone());
-            // What is not recorded yet is recorded with its start.
-            if !matches!(entry.ownership, Ownership::Resolving(_)) {
-                self.to_append.push(LogRecord::Identified {
-                    split: split.clone(),
-                    identity: learnt,
-                });
-            }
-        }
-        false
-    }
-
-    /// A split is another one of the same name: it is not read on, at a position that means nothing
-    /// in it.
-    fn replaced(&mut self, split: &S, now: Duration) {
-        let Some(entry) = self.splits.get_mut(split) else {
-            return;
-        };
-        let held = entry.ownership.reader().is_some();
-        if let Ownership::Idle { next, since } = &entry.ownership {
-            let (next, since) = (next.clone(), *since);
-            entry.ownership = Ownership::Quarantined { next, since };
-        }
-        let finished = entry.is_finished();
-        let is_moving = || self.moving().any(|(moving, _, _)| moving == split);
-        if self.phase == Phase::Replaying && (held || is_moving()) {
-            let why = format!(
-                "split {split} was replaced by another one of the same name: ticks in which it has \
-                 records cannot be given again"
-            );
-            self.wedge("source", why);
-            return;
-        }
-        self.reconsider(split, now);
-        if finished {
-            self.tell(SourceEvent::Health(Health::new(
-                format!("split {split}"),
-                HealthStatus::Failing(FailureKind::Definite),
-                "it was replaced by another one of the same name, which is not read: it had come to its \
-                 stop",
-            )));
-        }
-        // Whoever has it releases it first.
-        self.judge_replaced(split, now);
     }
 
     pub(super) fn gone(&mut self, epoch: MetadataEpoch, splits: Vec<S>, now: Duration) {
@@ -390,6 +330,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn next_request(&mut self) -> RequestId {
         self.last_request = self.last_request.next();
         self.last_request
+    }
+
+    /// Asks where reading a split starts, by a question that supersedes the one before.
+    pub(super) fn ask_start_anew(&mut self, split: &S, wait: Duration, now: Duration) {
+        let request = self.next_request();
+        if let Some(entry) = self.splits.get_mut(split) {
+            entry.ownership = Ownership::Resolving(request);
+        }
+        self.ask_start(split.clone(), request, wait, now);
     }
 
     /// Asks where reading a split starts, and asks again if there is no answer after `wait`.
@@ -466,8 +415,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             stop,
             rule,
         });
-        self.rest(&split, start, now);
-        self.reconsider(&split, now);
+        self.rest(&split, start, now, now);
     }
 
     /// The binding of a tick is durable.

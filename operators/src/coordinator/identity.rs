@@ -9,13 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::ownership::Ownership;
 use super::{Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::binding::Binding;
 use crate::discovery::DiscoveryRequest;
 use crate::epoch::RequestId;
 use crate::event::SourceEvent;
-use crate::health::{Health, HealthStatus};
+use crate::health::{FailureKind, Health, HealthStatus};
 use crate::log::LogRecord;
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
@@ -119,6 +120,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.intentions.push_back(Intention::Ask(identify));
     }
 
+    /// Goes no further if something was read in ticks that are not proven of a split that is known to be
+    /// another one by now.
+    pub(super) fn has_read_another(&mut self) -> bool {
+        if self.options.identify_every.is_none() {
+            return false;
+        }
+        let read = self.stand_ins().err();
+        read.map(|why| self.wedge("source", why)).is_some()
+    }
+
     /// Ends the question under way if it is answered, or was waited for for long enough.
     fn end_question(&mut self, now: Duration) {
         let over = |question: &mut Question<S>| question.missing.is_empty() || question.due <= now;
@@ -194,6 +205,77 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             S::difference(known, found),
             tick.unwrap_or_default()
         )
+    }
+
+    /// Learns what a split was found to be; true if that is another one than it was.
+    pub(super) fn is_replaced(&mut self, split: &S, found: S::Identity, now: Duration) -> bool {
+        let Some(entry) = self.splits.get_mut(split) else {
+            return false;
+        };
+        let learnt = match &entry.identity {
+            // Nothing of the one before was read. Where it would have started is not where this one does.
+            Some(known)
+                if S::contradicts(known, &found)
+                    && matches!(entry.ownership, Ownership::Resolving(_)) =>
+            {
+                entry.identity = Some(found);
+                self.ask_start_anew(split, self.options.start_deadline, now);
+                return false;
+            }
+            Some(known) if S::contradicts(known, &found) => {
+                // It is told once for each that takes the place.
+                return entry.replaced_by.replace(found.clone()) != Some(found);
+            }
+            Some(known) => S::learnt(known, &found),
+            None => found,
+        };
+        // What is there is the known one again; a loss that is waited for is looked at by and by.
+        entry.replaced_by = None;
+        if entry.identity.as_ref() != Some(&learnt) {
+            entry.identity = Some(learnt.clone());
+            // What is not recorded yet is recorded with its start.
+            if !matches!(entry.ownership, Ownership::Resolving(_)) {
+                self.to_append.push(LogRecord::Identified {
+                    split: split.clone(),
+                    identity: learnt,
+                });
+            }
+        }
+        false
+    }
+
+    /// A split is another one of the same name: it is not read on, at a position that means nothing
+    /// in it.
+    pub(super) fn replaced(&mut self, split: &S, now: Duration) {
+        let Some(entry) = self.splits.get_mut(split) else {
+            return;
+        };
+        let held = entry.ownership.reader().is_some();
+        if let Ownership::Idle { next, since } = &entry.ownership {
+            let (next, since) = (next.clone(), *since);
+            entry.ownership = Ownership::Quarantined { next, since };
+        }
+        let finished = entry.is_finished();
+        let is_moving = || self.moving().any(|(moving, _, _)| moving == split);
+        if self.phase == Phase::Replaying && (held || is_moving()) {
+            let why = format!(
+                "split {split} was replaced by another one of the same name: ticks in which it has \
+                 records cannot be given again"
+            );
+            self.wedge("source", why);
+            return;
+        }
+        self.reconsider(split, now);
+        if finished {
+            self.tell(SourceEvent::Health(Health::new(
+                format!("split {split}"),
+                HealthStatus::Failing(FailureKind::Definite),
+                "it was replaced by another one of the same name, which is not read: it had come to its \
+                 stop",
+            )));
+        }
+        // Whoever has it releases it first.
+        self.judge_replaced(split, now);
     }
 
     /// The discovery says what splits are.

@@ -308,8 +308,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 // If it is kept, it is for as long as before.
                 let since = entry.ownership.kept().map_or(now, |(_, since)| since);
                 let split = split.clone();
-                self.rest(&split, next, since);
-                self.reconsider(&split, now);
+                self.rest(&split, next, since, now);
             }
             self.tell(SourceEvent::SplitLost {
                 error: error.clone(),

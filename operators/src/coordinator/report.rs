@@ -164,15 +164,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let why = OriginKind::Released(reader);
             entry.story.goes_on(next.clone(), why, at);
         }
-        self.rest(split, next.clone(), now);
-        if let Some(entry) = self.splits.get_mut(split) {
-            let barred = std::mem::take(&mut entry.barred);
-            if !entry.is_finished() && (barred || entry.replaced_by.is_some()) {
-                entry.ownership = Ownership::Quarantined { next, since: now };
-            }
-        }
-        self.reconsider(split, now);
-        self.judge_replaced(split, now);
+        self.rest(split, next, now, now);
     }
 
     /// Tells a person that a split is not read, once for what it says.

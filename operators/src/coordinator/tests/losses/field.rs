@@ -91,13 +91,21 @@ pub(super) struct Field {
     /// Questions that were not answered.
     pub(super) identify: Vec<(RequestId, Vec<Plot>)>,
     judge: Vec<(RequestId, Plot)>,
+    /// Where splits start that were asked about, and nobody was told.
+    starts: Vec<(RequestId, Plot, u64)>,
     pub(super) told: Vec<SourceEvent<Plot>>,
     /// Whether questions about what splits are are answered at once.
     pub(super) identified_at_once: bool,
     pub(super) log_answers: bool,
     pub(super) found_answered: bool,
+    pub(super) starts_answered: bool,
     /// Where splits stop that are found.
     stop: Option<u64>,
+}
+
+/// Where a split starts that is the `planted` one.
+pub(super) fn start_of(planted: u32) -> u64 {
+    7 * u64::from(planted - 1)
 }
 
 impl Field {
@@ -108,6 +116,18 @@ impl Field {
 
     /// Reads `a` and `b` from 0 on to `stop`, and ends by itself if it is bounded.
     pub(super) fn reading_to(losses: LossPolicies, stop: Option<u64>, bounded: bool) -> Self {
+        let mut field = Self::finding_to(losses, stop, bounded);
+        field.resolved();
+        field.starts_answered = true;
+        field
+    }
+
+    /// Has found `a` and `b`, and asks where they start.
+    pub(super) fn finding(losses: LossPolicies) -> Self {
+        Self::finding_to(losses, None, false)
+    }
+
+    fn finding_to(losses: LossPolicies, stop: Option<u64>, bounded: bool) -> Self {
         let mut options = CoordinatorOptions::new(1);
         options.calm_for = Duration::ZERO;
         options.identify_every = Some(Duration::ZERO);
@@ -124,10 +144,12 @@ impl Field {
             errors: Vec::new(),
             identify: Vec::new(),
             judge: Vec::new(),
+            starts: Vec::new(),
             told: Vec::new(),
             identified_at_once: true,
             log_answers: true,
             found_answered: true,
+            starts_answered: false,
             stop,
         };
         field.begin();
@@ -148,6 +170,7 @@ impl Field {
         self.errors.clear();
         self.identify.clear();
         self.judge.clear();
+        self.starts.clear();
         self.told.clear();
         self.begin();
     }
@@ -164,9 +187,13 @@ impl Field {
 
     /// The discovery finds what is planted.
     pub(super) fn find(&mut self) {
+        self.find_under(self.coordinator.metadata_epoch);
+    }
+
+    /// What the discovery finds was asked for under `epoch`.
+    pub(super) fn find_under(&mut self, epoch: MetadataEpoch) {
         let splits = self.planted.iter();
         let splits = splits.map(|(name, planted)| FoundSplit::new(plot(*name), *planted));
-        let epoch = self.coordinator.metadata_epoch;
         let splits = splits.collect();
         self.discovered(DiscoveryEvent::Found { epoch, splits });
     }
@@ -234,15 +261,11 @@ impl Field {
             DiscoveryRequest::Discover { .. } if self.found_answered => self.find(),
             DiscoveryRequest::Discover { .. } => {}
             DiscoveryRequest::Resolve { request, split, .. } => {
-                let rule = "earliest".to_owned();
-                let start = 0;
-                self.discovered(DiscoveryEvent::Resolved {
-                    request,
-                    split,
-                    start,
-                    stop: self.stop,
-                    rule,
-                });
+                let start = start_of(self.planted[&split.name]);
+                self.starts.push((request, split, start));
+                if self.starts_answered {
+                    self.resolved();
+                }
             }
             DiscoveryRequest::Identify { request, splits } => {
                 self.identify.push((request, splits));
@@ -252,6 +275,19 @@ impl Field {
             }
             DiscoveryRequest::Judge { request, split } => self.judge.push((request, split)),
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
+        }
+    }
+
+    /// All questions where splits start are answered, in their order.
+    pub(super) fn resolved(&mut self) {
+        for (request, split, start) in std::mem::take(&mut self.starts) {
+            self.discovered(DiscoveryEvent::Resolved {
+                request,
+                split,
+                start,
+                stop: self.stop,
+                rule: "earliest".to_owned(),
+            });
         }
     }
 
