@@ -43,6 +43,10 @@ fn main() {
         "a_bounded_source_ends_behind_whatever_shows_no_record",
         real::stops::transactions,
     ));
+    scenarios.push((
+        "a_bounded_source_does_not_wait_for_a_topic_that_is_deleted",
+        real::stops::removed,
+    ));
     scenarios.push(("each_rule_for_a_stop_is_a_number_once", real::stops::rules));
     scenarios.extend(real::losses::all());
     scenarios.push((
@@ -61,22 +65,41 @@ fn main() {
     trials.extend(real::undisturbed::trials());
     trials.extend(real::offsets::trials());
     trials.extend(real::shapes::trials());
-    trials.push(Trial::test(
-        "a_log_that_was_cut_off_is_read_on_as_another_split",
-        || {
-            real::losses::cut_off();
-            Ok(())
-        },
-    ));
-    // A run that cannot end in order is a process of its own.
-    trials.push(Trial::test(
-        "a_topic_that_is_created_again_while_it_is_read_is_never_bound",
-        || {
-            real::losses::recreated_while_read(&world(), Backend::TwoProcesses(1));
-            Ok(())
-        },
-    ));
+    trials.extend(once());
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Those that run once, on brokers of their own.
+fn once() -> Vec<Trial> {
+    let tests: [(&str, fn()); 5] = [
+        (
+            "a_log_that_is_cut_off_is_read_on_as_another_split",
+            real::cut_off::while_read,
+        ),
+        (
+            "a_log_that_was_cut_off_while_nothing_ran_is_read_on_as_another_split",
+            real::cut_off::while_down,
+        ),
+        (
+            "a_topic_that_is_created_again_while_it_is_read_is_never_bound",
+            real::replaced::topic,
+        ),
+        (
+            "a_cluster_that_is_replaced_while_it_is_read_is_never_bound",
+            real::replaced::cluster,
+        ),
+        (
+            "a_cluster_that_is_replaced_by_a_shorter_one_is_stopped",
+            real::replaced::shorter_cluster,
+        ),
+    ];
+    let trial = |(name, test): (&'static str, fn())| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    tests.map(trial).into()
 }
 
 fn world() -> World<Real> {

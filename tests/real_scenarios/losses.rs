@@ -1,14 +1,12 @@
 //! Records that are no longer there, topics that were created again, and other clusters at an address.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use timely_kafka::model::KafkaSplit;
 use timely_kafka::{Aftermath, LossPolicy, LossRules, SplitError};
-use timely_splits::health::{FailureKind, HealthStatus};
+use timely_splits::health::HealthStatus;
 
 use super::Real;
-use crate::kafka::RealKafka;
 use crate::scenario::shared::Scenario;
 use crate::scenario::{Backend, Brokers, Described, GoingOn, Plan, Run, State, World};
 
@@ -56,27 +54,27 @@ fn read(world: &World<Real>, backend: Backend, losses: LossRules, records: u64) 
     (plan, log)
 }
 
-fn lost_records(policy: LossPolicy) -> LossRules {
+pub(super) fn lost_records(policy: LossPolicy) -> LossRules {
     LossRules {
         lost_records: Some(policy),
         recreated_topic: None,
     }
 }
 
-fn recreated_topic(policy: LossPolicy) -> LossRules {
+pub(super) fn recreated_topic(policy: LossPolicy) -> LossRules {
     LossRules {
         lost_records: None,
         recreated_topic: Some(policy),
     }
 }
 
-fn offsets(state: &State, split: &str) -> Vec<u64> {
+pub(super) fn offsets(state: &State, split: &str) -> Vec<u64> {
     let rows = state.rows.iter();
     let rows = rows.filter(|row| row.split.to_string() == split);
     rows.map(|row| row.offset).collect()
 }
 
-fn only_error(state: &State) -> (u64, &SplitError<KafkaSplit>) {
+pub(super) fn only_error(state: &State) -> (u64, &SplitError<KafkaSplit>) {
     let [(tick, error)] = &state.errors[..] else {
         panic!("one error: {:?}", state.errors);
     };
@@ -88,7 +86,7 @@ fn only_error(state: &State) -> (u64, &SplitError<KafkaSplit>) {
 }
 
 /// Waits until everything up to an error is bound.
-fn await_error(run: &Run) {
+pub(super) fn await_error(run: &Run) {
     run.wait("an error is bound", |state| {
         let bound = |tick| state.bindings.iter().any(|(bound, _)| *bound == tick);
         state.errors.first().is_some_and(|(tick, _)| bound(*tick))
@@ -179,7 +177,7 @@ fn waited(world: &World<Real>, backend: Backend) {
 }
 
 /// Deletes the topic and creates it again with so many records, whose numbers are beyond a thousand.
-fn create_again(world: &World<Real>, records: u64) {
+pub(super) fn create_again(world: &World<Real>, records: u64) {
     world.brokers.0.delete_topic("a", "orders");
     world.brokers.create_topic("a", "orders", 1);
     world.write("a", "orders", 1, 1_000..1_000 + records);
@@ -187,8 +185,8 @@ fn create_again(world: &World<Real>, records: u64) {
 
 /// K4 while nothing runs: with fewer records than the position, with as many, and with more.
 ///
-/// To see it fail, take `verified` out of `Entry::wanted`: then the new topic is read from the old
-/// position until the discovery has found it.
+/// To see it fail, let no identity contradict in `Coordinator::is_replaced`; or take `verified` out of
+/// `Entry::wanted`: then the longer topic is read from the old position until the discovery has found it.
 fn recreated_while_down(world: &World<Real>, backend: Backend, records: u64) {
     let (mut plan, _) = read(world, backend, LossRules::default(), 30);
     create_again(world, records);
@@ -242,53 +240,11 @@ fn recreated_longer(world: &World<Real>, backend: Backend) {
     recreated_while_down(world, backend, 60);
 }
 
-/// K4 while it is read, which Kafka says nothing about: no binding with a record of the new topic ever
-/// becomes durable. To see it fail, set `identify_every` to a minute.
-///
-/// Nothing was read of the old topic: behind a record, the client finds the new one shorter for a moment,
-/// and that is noticed in another way.
-pub(crate) fn recreated_while_read(world: &World<Real>, backend: Backend) {
-    world.brokers.create_topic("a", "orders", 1);
-    world.publish(&Described::orders(&["a"]));
-    let mut plan = world.plan();
-    plan.log = Some(world.folder().join("log"));
-    plan.losses = recreated_topic(LossPolicy::Restart);
-    // The discovery must not be what notices it.
-    plan.discovery = Duration::from_secs(600);
-    let run = world.run(&plan, backend);
-    run.wait("the split is read", |state| {
-        let mut told = state.told.iter();
-        told.any(|(_, line)| line.starts_with("split a/orders/0: assigned"))
-    });
-
-    create_again(world, 100);
-    run.wait("the run ends, with both ids", |state| {
-        state.health.iter().any(|health| {
-            health.subject == "source"
-                && health.status == HealthStatus::Failing(FailureKind::Definite)
-                && health.message.contains("the id of its topic was")
-        })
-    });
-    run.observed.with(|state| {
-        let bound = state
-            .bindings
-            .iter()
-            .flat_map(|(_, binding)| &binding.ranges);
-        assert_eq!(bound.count(), 0, "nothing of the new topic is bound");
-    });
-    run.abandon();
-
-    let again = world.run(&plan, backend);
-    await_error(&again);
-    again.settle(100);
-    again.end().with(|state| {
-        assert_eq!(offsets(state, "a/orders/0#1"), (0..100).collect::<Vec<_>>());
-        assert_eq!(state.rows.len(), 100);
-    });
-}
-
 /// K8: another cluster at the address, with a topic of that name. It stops with both ids, whatever the
 /// policy, and nothing of it is bound; also partitions that only it has are not read.
+///
+/// To see it fail, let no id contradict in `Claims::contradicted`, or no identity in
+/// `Coordinator::is_replaced`.
 fn another_cluster(world: &World<Real>, backend: Backend) {
     let (plan, _) = read(world, backend, recreated_topic(LossPolicy::Restart), 30);
     world.brokers.create_topic("b", "orders", 2);
@@ -315,9 +271,9 @@ fn another_cluster(world: &World<Real>, backend: Backend) {
     });
 }
 
-/// S27 across a restart: the name that has read the cluster has it, though the other one is asked first.
+/// S27 across a restart: one name has the cluster, which is read once.
 ///
-/// To see it fail, take `claim_known` out of `KafkaDiscovery::discover`.
+/// To see it fail, let a name claim a cluster that another one has.
 fn two_names(world: &World<Real>, backend: Backend) {
     world.brokers.create_topic("b", "orders", 1);
     world.write("b", "orders", 1, 0..10);
@@ -339,50 +295,5 @@ fn two_names(world: &World<Real>, backend: Backend) {
     again.end().with(|state| {
         assert_eq!(offsets(state, "b/orders/0"), (10..20).collect::<Vec<_>>());
         assert_eq!(state.rows.len(), 10);
-    });
-}
-
-/// K5: a leader is elected that lacks the last records. What was cut off was read already; the offsets
-/// are used again, so what follows is read as another split, from where the log was cut off.
-///
-/// To see it fail, leave the leader epoch out of the assignment: then nothing is noticed.
-pub(crate) fn cut_off() {
-    let arguments = [
-        "unclean.leader.election.enable=true",
-        "min.insync.replicas=1",
-    ];
-    let mut start = vec![
-        "--brokers",
-        "3",
-        "--config",
-        "broker.session.timeout.ms=3000",
-    ];
-    start.extend(arguments.iter().flat_map(|setting| ["--config", setting]));
-    let world = World::new(Real(RealKafka::start_with(&["a"], &start)));
-    let kafka = &world.brokers.0;
-    kafka.create_topic_on("a", "orders", &[2, 3]);
-    world.write("a", "orders", 1, 0..20);
-    world.publish(&Described::orders(&["a"]));
-    let mut plan = world.plan();
-    plan.losses = lost_records(LossPolicy::Skip);
-    let run = world.run(&plan, Backend::Threads(2));
-    run.settle(20);
-    kafka.kill("a/3");
-    world.write("a", "orders", 1, 20..50);
-    run.settle(50);
-
-    // The first broker and the third are a quorum, and the third has what was written while it ran.
-    kafka.kill("a/2");
-    kafka.start_again("a/3");
-    await_error(&run);
-    world.write("a", "orders", 1, 100..110);
-    run.settle(60);
-
-    run.end().with(|state| {
-        let (_, error) = only_error(state);
-        assert_eq!(error.position.next.get(), 50);
-        assert!(error.message.contains("cut off at 20"), "{}", error.message);
-        assert_eq!(offsets(state, "a/orders/0"), (0..50).collect::<Vec<_>>());
-        assert_eq!(offsets(state, "a/orders/0#1"), (20..30).collect::<Vec<_>>());
     });
 }

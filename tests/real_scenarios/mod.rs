@@ -1,8 +1,10 @@
 //! Real Kafka as the clusters of a scenario, and the scenarios that need it.
 
+pub(crate) mod cut_off;
 pub(crate) mod growth;
 pub(crate) mod losses;
 pub(crate) mod offsets;
+pub(crate) mod replaced;
 pub(crate) mod replays;
 pub(crate) mod shapes;
 pub(crate) mod starts;

@@ -99,6 +99,32 @@ pub(crate) fn transactions(world: &World<Real>, backend: Backend) {
     });
 }
 
+/// S28: a topic that is deleted before it was read to its stop. To see it fail, do not take what an earlier
+/// run knew and this one does not find for gone.
+pub(crate) fn removed(world: &World<Real>, backend: Backend) {
+    for topic in ["kept", "removed"] {
+        world.brokers.create_topic("a", topic, 1);
+    }
+    world.brokers.write("a", "kept", 0, &[0, 1, 2]);
+    world.brokers.write("a", "removed", 0, &[10, 11, 12]);
+    world.publish(&Described::new().stream("orders", "a", &["removed"]));
+    let mut plan = world.plan();
+    plan.bounded = true;
+    plan.log = Some(world.folder().join("log"));
+    // It is killed when the start is in the log, before anything is read.
+    plan.starts_held = true;
+    let run = world.run(&plan, Backend::TwoProcesses(1));
+    run.wait("the start is recorded", |state| state.starts.len() == 1);
+    run.abandon();
+
+    world.brokers.0.delete_topic("a", "removed");
+    world.publish(&Described::new().stream("orders", "a", &["kept", "removed"]));
+    plan.starts_held = false;
+    let ended = world.run(&plan, backend).await_end();
+
+    ended.with(|state| assert_exact(state, 0..3));
+}
+
 /// Every rule is a number, once, and a bounded source ends at none that is behind the end.
 pub(crate) fn rules(world: &World<Real>, backend: Backend) {
     let (hour_ago, now) = (

@@ -10,7 +10,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use timely_kafka::HealthStatus;
 
 use super::Real;
-use crate::scenario::{Backend, Brokers, Described, World, assert_exact_but_for_holes};
+use crate::scenario::{Backend, Brokers, Described, Run, World, assert_exact_but_for_holes};
 
 /// Guards against hangs only.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,6 +37,28 @@ fn write(producer: &BaseProducer, numbers: std::ops::Range<u64>) {
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(PATIENCE).unwrap();
+}
+
+/// Waits until nothing is behind the position of `a/orders/0`, as the source explains it. It says so in
+/// the process that asks, so of several nothing is asked.
+fn await_no_lag(run: &Run, backend: Backend) {
+    if !matches!(backend, Backend::Threads(_)) {
+        return;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = run.control().explain().recv_timeout(PATIENCE);
+        let explained = answer.expect("it is answered in time");
+        let [split] = &explained.splits[..] else {
+            panic!("one split: {explained}");
+        };
+        if split.lag == 0 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{split}");
+        // How far splits are behind is said once a second.
+        run.let_ticks_pass(200);
+    }
 }
 
 /// K1 with `read_committed`, which is the default, across a restart.
@@ -76,6 +98,7 @@ pub(crate) fn committed(world: &World<Real>, backend: Backend) {
         .expect("nothing behind the transaction is read", |state| {
             state.rows.len() == 5 && bound_to(12)(state)
         });
+    await_no_lag(&run, backend);
     run.end()
         .with(|state| assert_exact_but_for_holes(state, 0..5));
 
@@ -83,6 +106,7 @@ pub(crate) fn committed(world: &World<Real>, backend: Backend) {
     open.commit_transaction(PATIENCE).unwrap();
     again.settle(8);
     again.wait("the position is behind its marker", bound_to(21));
+    await_no_lag(&again, backend);
     again
         .end()
         .with(|state| assert_exact_but_for_holes(state, 5..13));
@@ -110,6 +134,7 @@ pub(crate) fn uncommitted(world: &World<Real>, backend: Backend) {
     run.wait("the position is behind the last marker", |state| {
         state.bound_to("a", "orders", 0) == Some(15)
     });
+    await_no_lag(&run, backend);
 
     run.end()
         .with(|state| assert_exact_but_for_holes(state, 0..13));
@@ -146,6 +171,7 @@ pub(crate) fn compacted(world: &World<Real>, backend: Backend) {
     run.wait("the position is at the end", |state| {
         state.bound_to("a", "orders", 0) == Some(end)
     });
+    await_no_lag(&run, backend);
 
     run.end()
         .with(|state| assert_exact_but_for_holes(state, left));

@@ -99,6 +99,17 @@ impl RealKafka {
         self.script(&["start", cluster]);
     }
 
+    /// Starts another cluster in the place of one, at its address.
+    pub(crate) fn replace(&self, cluster: &str) {
+        // First, so that they do not look for brokers that are gone.
+        self.clients
+            .lock()
+            .expect("no test panics with the lock")
+            .remove(cluster);
+        let owner = process::id().to_string();
+        self.script(&["replace", "--exit-with", &owner, cluster]);
+    }
+
     /// Makes a cluster's brokers hang with their connections open.
     pub(crate) fn pause(&self, cluster: &str) {
         self.script(&["pause", cluster]);
