@@ -87,6 +87,7 @@ fn read(cluster: &EmbeddedCluster) -> Vec<Record> {
     records
 }
 
+/// K9 and K11, as far as embedded clusters can show them.
 #[test]
 fn a_header_comes_through_whether_there_is_a_value_and_however_compressed() {
     let cluster = EmbeddedCluster::start().unwrap();

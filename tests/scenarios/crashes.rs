@@ -41,7 +41,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// How long the processes of a dataflow may outlive one of them.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// S6: nothing is listed when the source ends, and when it starts.
+/// S6: nothing is listed when the source ends, and when it starts. To see it fail, leave out what is not
+/// listed when the log is restored.
 fn all_go() {
     let (world, plan) = two_clusters();
     world.publish(&Described::orders(&["a", "b"]));

@@ -11,6 +11,7 @@ mod campaign;
 mod changes;
 mod crashes;
 mod failures;
+mod front;
 mod frontiers;
 mod histories;
 mod laws;
@@ -18,6 +19,7 @@ mod losses;
 mod messages;
 mod offsets;
 mod relay;
+mod replaced;
 mod restarts;
 mod stops;
 mod undisturbed;
@@ -51,6 +53,7 @@ fn main() {
         losses::trials(),
         messages::trials(),
         offsets::trials(),
+        replaced::trials(),
         restarts::trials(),
         stops::trials(),
         undisturbed::trials(),

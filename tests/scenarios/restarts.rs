@@ -74,7 +74,10 @@ fn goes_on() {
     idle.end().with(|state| assert_exact(state, 0..0));
 }
 
-/// S6, C18.
+/// S6, C18: a cluster that vanishes is not read again from its beginning when it is back.
+///
+/// To see it fail, leave out what is not listed when the log is restored, or start what comes back by its
+/// rule.
 fn comes_back() {
     let (world, mut plan) = two_clusters();
     // An answer that loses all that was in force is believed at once: here it is right.

@@ -68,7 +68,7 @@ fn fail(rig: &mut Rig, times: usize) {
     }
 }
 
-/// S21.
+/// S21. To see it fail, and those that follow, take the guard out of `Coordinator::consider`.
 #[test]
 fn an_answer_that_lists_nothing_removes_nothing_until_it_is_given_again() {
     let mut rig = reading(guarded());

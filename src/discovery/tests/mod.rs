@@ -359,7 +359,7 @@ fn a_cluster_that_hangs_delays_no_other_and_no_end() {
     assert!(ending.elapsed() < Duration::from_secs(5));
 }
 
-/// S27.
+/// S27. To see it fail, let a name claim a cluster that another one has.
 #[test]
 fn two_names_of_one_cluster_are_refused_and_read_once() {
     let east = EmbeddedCluster::start().unwrap();
