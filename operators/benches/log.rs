@@ -135,6 +135,7 @@ fn snapshot(tick: u64, splits: u64) -> LogRecord<Number> {
         identity: None,
         unlisted_since: None,
         stop: None,
+        end: None,
     });
     LogRecord::Snapshot(Snapshot {
         version: SNAPSHOT_VERSION,
@@ -142,6 +143,7 @@ fn snapshot(tick: u64, splits: u64) -> LogRecord<Number> {
         reserved: Tick(tick),
         bound: Some(Tick(tick)),
         metadata: None,
+        target: None,
         first: None,
         count: splits,
         splits: all.collect(),

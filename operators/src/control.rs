@@ -93,8 +93,11 @@ impl<S: Split> SourceControl<S> {
         self.ask(Command::Readmit(split));
     }
 
-    /// Puts the answer of the metadata service in force that is held back at that moment, since it loses
-    /// much of what is in force.
+    /// Takes the answer of the metadata service that is held back at that moment, since it loses much of
+    /// what is in force.
+    ///
+    /// If none is held back and something is drained, that is cut: no more of it is read than was by then,
+    /// and the answer that removes it is in force.
     pub fn confirm_metadata(&self) {
         self.ask(Command::ConfirmMetadata);
     }

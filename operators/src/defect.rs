@@ -53,11 +53,15 @@ pub enum Defect {
     StopForgotten,
     /// A reader keeps what it has read to its stop.
     NeverFinished,
+    /// What comes after a drain does not wait for the ticks of what was drained to be closed.
+    CutOverEarly,
+    /// A restart does not know where splits end that are drained.
+    EndForgotten,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::NoSplitEpochCheck,
         Self::TakeoverOnSuspicion,
         Self::HandoverOfFetched,
@@ -78,6 +82,8 @@ impl Defect {
         Self::FrontierBeforeDurable,
         Self::StopForgotten,
         Self::NeverFinished,
+        Self::CutOverEarly,
+        Self::EndForgotten,
     ];
 }
 

@@ -41,6 +41,9 @@ use crate::split::Split;
 /// * **D14 Knows when it has found all.** Once everything that the metadata lists was asked for and
 ///   answered, and what exists of it was found under the latest epoch, that is said, once at least. As
 ///   long as something could not be asked for it is not.
+/// * **D15 Says where splits end.** A request for the end of a split is answered once, with its number, its
+///   split and where it ends by what is asked after the request came. One that is repeated replaces the
+///   one before.
 pub trait SplitDiscovery<S: Split>: 'static {
     /// Begins to find out what `request` asks.
     fn request(&mut self, request: DiscoveryRequest<S>);
@@ -116,6 +119,13 @@ pub enum DiscoveryRequest<S: Split> {
         split: S,
         /// Beside what it appeared, which can decide about its rule.
         appeared: Appeared,
+    },
+    /// Find out where `split` ends now: after the last record that there is to be read.
+    End {
+        /// Returned with the answer.
+        request: RequestId,
+        /// The split, which the latest metadata lists, and whose start is known.
+        split: S,
     },
     /// Find out whether ranges can still be read that were read before.
     Check {
@@ -200,6 +210,15 @@ pub enum DiscoveryEvent<S: Split> {
         stop: Option<S::Position>,
         /// The rules that say so, in words for a person.
         rule: String,
+    },
+    /// Where a split ends.
+    End {
+        /// The request that is answered.
+        request: RequestId,
+        /// The split.
+        split: S,
+        /// The position after its last record.
+        end: S::Position,
     },
     /// Which of the ranges of a check cannot be read any more.
     Checked {

@@ -42,12 +42,34 @@ pub enum SourceEvent<S: Split> {
         /// The rules that say so, in words.
         rule: String,
     },
-    /// A split was read to its stop, or starts there. What was emitted of it may not be durable yet.
+    /// A split was read to its stop or to the end that it is drained to, or starts there. What was emitted of it may not be durable yet.
     SplitFinished {
         /// The split.
         split: S,
         /// Where it stopped.
         position: S::Position,
+    },
+    /// What the last answer removes is drained before the answer is in force, beginning with what is
+    /// known of it.
+    DrainBegun {
+        /// The metadata epoch in force until then. A later epoch ends the drain.
+        epoch: MetadataEpoch,
+        /// How many splits leave.
+        splits: usize,
+    },
+    /// It is durable where a split ends that leaves.
+    SplitLeaves {
+        /// The split.
+        split: S,
+        /// The end: nothing at this position or past it is read.
+        end: S::Position,
+    },
+    /// All that leaves is drained, or was cut, and the last answer is in force.
+    DrainEnded {
+        /// How many splits left.
+        splits: usize,
+        /// How many of them were cut before they were read to their end.
+        cut: usize,
     },
     /// All splits that a bounded source reads are known.
     AllFound {

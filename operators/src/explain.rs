@@ -56,6 +56,8 @@ pub struct SplitExplanation<S: Split> {
     pub origin: Option<Origin<S>>,
     /// How far behind it is, in steps of its position, as it last told.
     pub lag: u64,
+    /// Where it ends, if it is drained and that is known.
+    pub end: Option<S::Position>,
 }
 
 /// Where the reading of a split goes on, and who says so.
@@ -120,6 +122,9 @@ pub enum SplitLife {
     Quarantined,
     /// It was read to its stop.
     Finished,
+    /// The last answer removes it. It is read to where it ended then, and that answer is in force when all
+    /// that leaves is.
+    Draining,
 }
 
 impl Display for SplitLife {
@@ -135,6 +140,7 @@ impl Display for SplitLife {
             Self::Kept => "kept",
             Self::Quarantined => "quarantined",
             Self::Finished => "finished",
+            Self::Draining => "draining",
         })
     }
 }
@@ -164,6 +170,9 @@ impl<S: Split> Display for SplitExplanation<S> {
                 write!(f, " up to {stop}")?;
             }
             write!(f, ", {} behind", self.lag)?;
+        }
+        if let Some(end) = &self.end {
+            write!(f, ", drained to {end}")?;
         }
         if let Some(Origin { position, why, at }) = &self.origin {
             write!(f, "; went on at {position}, {why}, at {at}")?;

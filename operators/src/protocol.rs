@@ -274,7 +274,8 @@ pub enum Command<S: Split> {
     Resume(S),
     /// Read a split on that was quarantined, from where it failed.
     Readmit(S),
-    /// Put the answer of the metadata service in force that is held back, since it loses much.
+    /// Take the answer of the metadata service that is held back, since it loses much. Without one, cut
+    /// what is left to be drained.
     ConfirmMetadata,
     /// Say what is done and why, by [`Directive::Explained`].
     Explain {

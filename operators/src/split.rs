@@ -137,6 +137,15 @@ pub trait Metadata<S>: Portable {
         Vec::new()
     }
 
+    /// What is in force until the splits are read to their end that `next` does not list any more, if
+    /// some are to be; `None`, the default, if `next` is in force at once.
+    ///
+    /// It lists what is to be read to its end, and of what `next` lists all that need not wait for that.
+    /// It lists nothing else, and for it and `next` this gives the same again.
+    fn interim(&self, _next: &Self) -> Option<Self> {
+        None
+    }
+
     /// Whether this metadata lists `split`.
     fn lists(&self, split: &S) -> bool {
         self.lists_group(&Self::group_of(split))

@@ -188,8 +188,10 @@ impl SplitDiscovery<Letter> for Discovery {
                 let splits = letters.map(|split| FoundSplit::new(split, ())).collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
-            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
-                unreachable!("no identity is asked for, and nothing is lost")
+            DiscoveryRequest::Identify { .. }
+            | DiscoveryRequest::Judge { .. }
+            | DiscoveryRequest::End { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost or drained")
             }
             DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                 request,

@@ -43,7 +43,7 @@ pub(super) struct TopicRules {
     pub(super) stop: StopAt,
 }
 
-/// A split whose start is wanted.
+/// A split whose start is wanted, or whose end.
 #[derive(Clone, Debug)]
 pub(super) struct WantedStart {
     pub(super) request: RequestId,
@@ -64,6 +64,8 @@ pub(super) enum Wanting {
     OfNewPartitions,
     /// This one.
     Given(StartAt),
+    /// None: it is wanted where the split ends.
+    End,
 }
 
 /// Splits of which it is wanted what they are, now.

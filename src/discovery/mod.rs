@@ -320,6 +320,11 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
                     Appeared::InGroup => Wanting::OfNewPartitions,
                 },
             }),
+            DiscoveryRequest::End { request, split } => self.ask(WantedStart {
+                request,
+                split,
+                rule: Wanting::End,
+            }),
             DiscoveryRequest::Identify { request, splits } => self.identify(request, splits),
             DiscoveryRequest::Judge { request, split } => {
                 if let Some(inbox) = self.clusters.get(&split.cluster) {

@@ -37,10 +37,18 @@ impl Backoff {
     }
 }
 
-/// A split whose start is wanted.
+/// A request that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answered {
+    pub(super) request: RequestId,
+    /// Whether it was about the end of a split, and not about its start.
+    pub(super) of_end: bool,
+}
+
+/// A split whose start is wanted, or whose end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
-    request: RequestId,
+    asked: Answered,
     rules: Rules,
     /// When it was first wanted by these rules.
     since: SystemTime,
@@ -48,7 +56,7 @@ struct Wanted {
     backoff: Backoff,
 }
 
-/// The splits of one cluster whose start is wanted, each asked for until it is answered.
+/// The splits of one cluster whose start is wanted, or whose end, each asked for until it is answered.
 ///
 /// Bounded by the splits of the cluster.
 #[derive(Debug, Default)]
@@ -61,14 +69,14 @@ impl Starts {
     /// it says does not move on.
     pub(super) fn want(
         &mut self,
-        request: RequestId,
+        asked: Answered,
         split: KafkaSplit,
         rules: Rules,
         now: (Instant, SystemTime),
     ) {
         let before = self.0.get(&split).filter(|before| before.rules == rules);
         let wanted = Wanted {
-            request,
+            asked,
             rules,
             since: before.map_or(now.1, |before| before.since),
             due: now.0,
@@ -121,8 +129,8 @@ impl Starts {
     }
 
     /// The request for `split`, which is answered.
-    pub(super) fn answered(&mut self, split: &KafkaSplit) -> Option<RequestId> {
-        self.0.remove(split).map(|wanted| wanted.request)
+    pub(super) fn answered(&mut self, split: &KafkaSplit) -> Option<Answered> {
+        self.0.remove(split).map(|wanted| wanted.asked)
     }
 
     /// `split` was not answered at `now`: it is asked for again, later.
@@ -144,6 +152,13 @@ mod tests {
         Rules::new(start, StopAt::Never, false)
     }
 
+    fn start(request: u64) -> Answered {
+        Answered {
+            request: RequestId(request),
+            of_end: false,
+        }
+    }
+
     fn split(partition: i32) -> KafkaSplit {
         KafkaSplit::new(
             ClusterId::new("east").unwrap(),
@@ -161,23 +176,13 @@ mod tests {
                 0 => StartAt::Latest,
                 _ => StartAt::Earliest,
             };
-            starts.want(
-                RequestId(1),
-                split(partition),
-                rules(rule),
-                (now, UNIX_EPOCH),
-            );
+            starts.want(start(1), split(partition), rules(rule), (now, UNIX_EPOCH));
         }
         let other = KafkaSplit {
             generation: Generation(1),
             ..split(1_199)
         };
-        starts.want(
-            RequestId(2),
-            other,
-            rules(StartAt::Latest),
-            (now, UNIX_EPOCH),
-        );
+        starts.want(start(2), other, rules(StartAt::Latest), (now, UNIX_EPOCH));
 
         let mut sizes = Vec::new();
         loop {
@@ -204,11 +209,11 @@ mod tests {
         let later = first + Duration::from_secs(3_600);
         let rule = rules(StartAt::BeforeNow(Duration::from_secs(60)));
 
-        starts.want(RequestId(1), split(0), rule.clone(), (now, first));
+        starts.want(start(1), split(0), rule.clone(), (now, first));
         starts.failed(&split(0), now);
-        starts.want(RequestId(2), split(0), rule, (now, later));
+        starts.want(start(2), split(0), rule, (now, later));
         let again = starts.batch(now, |_| true);
-        starts.want(RequestId(3), split(0), rules(StartAt::Latest), (now, later));
+        starts.want(start(3), split(0), rules(StartAt::Latest), (now, later));
         let other = starts.batch(now, |_| true);
 
         assert_eq!(again[0].1.wanted, first);
@@ -220,7 +225,7 @@ mod tests {
         let mut starts = Starts::default();
         let mut now = Instant::now();
         starts.want(
-            RequestId(1),
+            start(1),
             split(0),
             rules(StartAt::Latest),
             (now, UNIX_EPOCH),

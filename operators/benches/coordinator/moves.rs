@@ -224,8 +224,10 @@ impl SplitDiscovery<Part> for Once {
                 let splits = parts.map(|split| FoundSplit::new(split, ())).collect();
                 DiscoveryEvent::Found { epoch, splits }
             }
-            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
-                unreachable!("no identity is asked for, and nothing is lost")
+            DiscoveryRequest::Identify { .. }
+            | DiscoveryRequest::Judge { .. }
+            | DiscoveryRequest::End { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost or drained")
             }
             DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                 request,

@@ -156,9 +156,10 @@ impl<A: Assignor<Part>> Driven<A> {
                 | Intention::Ask(
                     DiscoveryRequest::Check { .. }
                     | DiscoveryRequest::Identify { .. }
-                    | DiscoveryRequest::Judge { .. },
+                    | DiscoveryRequest::Judge { .. }
+                    | DiscoveryRequest::End { .. },
                 ) => {
-                    unreachable!("nothing is replayed or lost")
+                    unreachable!("nothing is replayed, lost or drained")
                 }
                 Intention::Ask(DiscoveryRequest::Resolve { request, split, .. }) => {
                     let start = 0;

@@ -108,6 +108,14 @@ impl SplitDiscovery<LogFile> for FolderDiscovery {
                     remains,
                 });
             }
+            // A file that is not listed is read no further: nothing is ever drained.
+            DiscoveryRequest::End { request, split } => {
+                self.resolved.push_back(DiscoveryEvent::End {
+                    request,
+                    split,
+                    end: 0,
+                });
+            }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolved.push_back(DiscoveryEvent::Resolved {
                     request,

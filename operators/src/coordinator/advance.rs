@@ -40,6 +40,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         if self.phase == Phase::Running {
             self.expire(now);
+            self.go_on_draining(now);
             self.plan(now);
             self.end_bounded(now);
             self.close(now);

@@ -3,8 +3,8 @@
 //! An answer that is wrong does more harm than none: one that is empty, because whoever gives it has
 //! lost its database, would stop all reading. So an answer that loses much of what is in force is held
 //! back until the service says the same again, or a person confirms it. It is held back as a whole,
-//! with what it adds: an answer is in force or it is not, and no metadata is ever in force that nobody
-//! gave.
+//! with what it adds: an answer is taken or it is not. What is taken is in force at once, or after what
+//! it removes is [drained](super::draining).
 
 use std::fmt::{self, Display};
 use std::hash::{Hash, Hasher};
@@ -196,10 +196,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
-    /// Puts an answer in force that is held back.
+    /// Takes an answer that is held back; without one, the answer is in force for which something is
+    /// drained, and what is left of that is cut.
     pub(super) fn confirm_metadata(&mut self, now: Duration) -> Result<(), (String, String)> {
         if self.answers.held.is_none() {
-            let why = "nothing is held back that could be confirmed";
+            if self.cut(now) {
+                return Ok(());
+            }
+            let why = "nothing is held back or drained that could be confirmed";
             return Err((SUBJECT.to_owned(), why.to_owned()));
         }
         self.release_held(now);
@@ -208,7 +212,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     /// What an answer would lose that is held back.
     pub(super) fn held_back(&self) -> Vec<Shrink> {
-        let held = self.answers.held.as_ref().zip(self.in_force());
+        let held = self.answers.held.as_ref().zip(self.accepted());
         let losses = held.map(|(held, before)| before.shrinks(&held.metadata));
         let mut losses = losses.unwrap_or_default();
         losses.retain(|loss| !loss.lost.is_empty());
@@ -268,8 +272,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         !matches!(self.phase, Phase::Wedged | Phase::Ended)
     }
 
-    fn in_force(&self) -> Option<&S::Metadata> {
+    /// The metadata in force, be it from before the restart.
+    pub(super) fn in_force(&self) -> Option<&S::Metadata> {
         self.metadata.as_ref().or(self.answers.stored.as_ref())
+    }
+
+    /// The last answer that was taken: it is in force, or what it removes is drained first.
+    pub(super) fn accepted(&self) -> Option<&S::Metadata> {
+        let target = self.draining.target.as_ref();
+        target.or_else(|| self.in_force())
     }
 
     fn heard_from_service(&mut self, now: Duration) {
@@ -284,7 +295,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// Goes on with what was in force before the restart.
     fn fall_back(&mut self, now: Duration) {
         if let Some(stored) = (self.answers.stored).take_if(|_| self.metadata.is_none()) {
-            self.adopt(stored, now);
+            let target = self.draining.target.take();
+            self.put_in_force(stored, target, now);
         }
     }
 
@@ -300,7 +312,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             return;
         }
         let guard = self.options.shrink_guard.filter(|_| !self.answers.settled);
-        if let (Some(guard), Some(before)) = (guard, self.in_force()) {
+        if let (Some(guard), Some(before)) = (guard, self.accepted()) {
             let mut losses = before.shrinks(&metadata);
             losses.retain(|loss| loss.exceeds(guard.loss_percent_max));
             if !losses.is_empty() {
@@ -364,7 +376,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
-    fn tell_metadata(&mut self, status: HealthStatus, message: String) {
+    pub(super) fn tell_metadata(&mut self, status: HealthStatus, message: String) {
         self.tell(SourceEvent::Health(Health::new(SUBJECT, status, message)));
     }
 }

@@ -190,14 +190,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.ignored += 1;
             return;
         }
-        let Some(bounded) = &mut self.bounded else {
-            return;
-        };
-        if bounded.search == Search::Open {
+        if let Some(bounded) = &mut self.bounded
+            && bounded.search == Search::Open
+        {
             bounded.search = Search::Over;
         }
         // What an earlier run knew and this one did not find, it would wait for in vain.
-        let missing = |entry: &Entry<S>| entry.present() && entry.found_under != epoch;
+        let bounded = self.bounded.is_some();
+        let missing = |entry: &Entry<S>| {
+            let awaited = bounded || entry.leaving.is_some();
+            awaited && entry.present() && entry.found_under != epoch
+        };
         let missing = self.splits.iter().filter(|(_, entry)| missing(entry));
         let missing = missing.map(|(split, _)| split.clone()).collect();
         self.gone(epoch, missing, now);
@@ -235,7 +238,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     fn complete(&mut self) {
         // Every split with a start has a position; what has none is still being asked about.
         let all_start = self.splits.len() == self.bound.len();
-        let Some(bounded) = self.bounded.as_mut().filter(|_| all_start) else {
+        // What comes may be about to, once something else is drained.
+        let settled = all_start && self.draining.target.is_none();
+        let Some(bounded) = self.bounded.as_mut().filter(|_| settled) else {
             return;
         };
         if bounded.search == Search::Over {

@@ -148,22 +148,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         Ok(())
     }
 
-    /// Has it recorded that a split is paused, or is no longer.
-    ///
-    /// Of what waits for the log the last counts, so that whoever pauses and resumes while it does not
-    /// answer fills no memory; a snapshot in between has what was so then.
+    /// Has it recorded that a split is paused, or is no longer. Of what waits for the log the last counts.
     fn record_pause(&mut self, split: &S, paused: bool) {
-        let snapshot = |record: &LogRecord<S>| matches!(record, LogRecord::Snapshot(_));
-        let since = self
-            .to_append
-            .iter()
-            .rposition(snapshot)
-            .map_or(0, |at| at + 1);
-        let is_meant = |record: &LogRecord<S>| matches!(record, LogRecord::Paused(one) | LogRecord::Resumed(one) if one == split);
-        let mut at = 0;
-        self.to_append.retain(|record| {
-            at += 1;
-            at <= since || !is_meant(record)
+        self.take_back(|record| {
+            matches!(record, LogRecord::Paused(one) | LogRecord::Resumed(one) if one == split)
         });
         let split = split.clone();
         self.to_append.push(if paused {
@@ -171,6 +159,24 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         } else {
             LogRecord::Resumed(split)
         });
+    }
+
+    /// Takes back what waits for the log and is not so any more, so that who changes his mind while it does
+    /// not answer fills no memory; false if there is nothing. What is before a snapshot is also in that.
+    pub(super) fn take_back(&mut self, is_meant: impl Fn(&LogRecord<S>) -> bool) -> bool {
+        let snapshot = |record: &LogRecord<S>| matches!(record, LogRecord::Snapshot(_));
+        let since = self
+            .to_append
+            .iter()
+            .rposition(snapshot)
+            .map_or(0, |at| at + 1);
+        let before = self.to_append.len();
+        let mut at = 0;
+        self.to_append.retain(|record| {
+            at += 1;
+            at <= since || !is_meant(record)
+        });
+        self.to_append.len() < before
     }
 
     fn readmit(&mut self, split: S, now: Duration) -> Result<(), Refusal> {

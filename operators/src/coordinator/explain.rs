@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use super::draining::Leaving;
 use super::ownership::{Entry, Ownership};
 use super::{Coordinator, CoordinatorOptions, Intention};
 use crate::assignor::Assignor;
@@ -29,6 +30,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             stop: entry.stop.clone(),
             origin: entry.story.origin.clone(),
             lag: entry.load.lag,
+            end: entry.leaving.as_ref().and_then(Leaving::end).cloned(),
         });
         // All readers have the same configuration, or nothing is read.
         let configured = self.readers.values().next();
@@ -61,6 +63,7 @@ impl<S: Split> Entry<S> {
             Ownership::Releasing(_) if !self.present() => SplitLife::Removed,
             Ownership::Recording(_) | Ownership::Idle { .. } if !self.present() => SplitLife::Kept,
             _ if self.paused => SplitLife::Paused,
+            _ if self.leaving.is_some() => SplitLife::Draining,
             Ownership::Recording(_) | Ownership::Idle { .. } => SplitLife::Resolved,
             Ownership::Releasing(_) => SplitLife::Moving,
             Ownership::Assigned(_) if self.story.emitted => SplitLife::Reading,

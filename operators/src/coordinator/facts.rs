@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::bounded::Bounded;
+use super::draining::Leaving;
 use super::ownership::{Entry, Ownership};
 use super::replay::Replaying;
 use super::restore::Restored;
 use super::ticks::Ending;
-use super::{Awaited, Coordinator, Intention, Phase};
+use super::{Awaited, Coordinator, Intention};
 use crate::assignor::Assignor;
 use crate::binding::Binding;
 use crate::defect::{self, Defect};
@@ -31,6 +32,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.metadata_epoch = self.metadata_epoch.max(epoch);
             self.answers.stored = Some(metadata);
         }
+        self.draining.target = restored.target;
         self.first = restored.first;
         self.rewound = restored.rewound;
         self.restore_bounded(restored.all_found, &restored.splits);
@@ -52,6 +54,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             };
             let stop = one.stop.filter(|_| !defect::is(Defect::StopForgotten));
             let mut entry = Entry::restored(stop, listed, self.epochs.first);
+            let end = one.end.filter(|_| !defect::is(Defect::EndForgotten));
+            entry.leaving = end.map(Leaving::to);
             entry.ownership = if one.quarantined && !again {
                 Ownership::Quarantined { next, since }
             } else {
@@ -73,8 +77,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// Adds a split to the table.
-    pub(super) fn insert(&mut self, split: S, entry: Entry<S>, now: Duration) {
+    pub(super) fn insert(&mut self, split: S, mut entry: Entry<S>, now: Duration) {
         self.note_generation(&split);
+        if self.leaves(&split) {
+            entry.leaving.get_or_insert_with(|| self.draining.leaving());
+        }
         let group = S::Metadata::group_of(&split);
         self.groups.entry(group).or_default().insert(split.clone());
         self.splits.insert(split.clone(), entry);
@@ -102,6 +109,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.to_read_again.remove(split);
         self.planning.forget(split);
         self.look_for_end(split);
+        self.draining.forget(split);
         let origin = split.origin();
         if self.generations.get(&origin) == Some(split) {
             self.generations.remove(&origin);
@@ -125,112 +133,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// As which split the one is read that was found as `origin`.
     fn read_as(&self, origin: S) -> S {
         self.generations.get(&origin).cloned().unwrap_or(origin)
-    }
-
-    pub(super) fn adopt(&mut self, metadata: S::Metadata, now: Duration) {
-        if self.hold_metadata(&metadata) {
-            return;
-        }
-        (self.answers.stored, self.after_replay) = (None, None);
-        if self.metadata.as_ref() == Some(&metadata) {
-            return;
-        }
-        self.metadata_epoch = self.metadata_epoch.next();
-        let epoch = self.metadata_epoch;
-        self.search_again();
-        self.tell(SourceEvent::MetadataAdopted {
-            epoch,
-            metadata: metadata.clone(),
-        });
-        // An epoch that waits for the log is over. Metadata that changes while the log does not answer
-        // would otherwise fill the memory.
-        let is_metadata = |record: &LogRecord<S>| matches!(record, LogRecord::Metadata { .. });
-        self.to_append.retain(|record| !is_metadata(record));
-        self.to_append.push(LogRecord::Metadata {
-            epoch,
-            metadata: metadata.clone(),
-            at: self.name_of(now),
-        });
-        let changed = match &self.metadata {
-            Some(before) => before.changed_groups(&metadata),
-            None => self.groups.keys().cloned().collect(),
-        };
-        self.planning.calm(now, self.options.calm_for);
-        self.first.get_or_insert_with(|| metadata.clone());
-        self.metadata = Some(metadata.clone());
-        // The epoch reaches every reader before any assignment that is made under it.
-        if matches!(self.phase, Phase::Running | Phase::Replaying) {
-            self.broadcast_metadata();
-        }
-        for group in changed {
-            let listed = metadata.lists_group(&group);
-            let members = self.groups.get(&group).cloned().unwrap_or_default();
-            for split in members {
-                self.list(&split, listed, now);
-            }
-        }
-        let discover = DiscoveryRequest::Discover { epoch, metadata };
-        self.intentions.push_back(Intention::Ask(discover));
-    }
-
-    /// The metadata lists a split from here on, or does not.
-    fn list(&mut self, split: &S, listed: bool, now: Duration) {
-        let at = self.name_of(now);
-        let Some(entry) = self.splits.get_mut(split) else {
-            return;
-        };
-        let was_present = entry.present();
-        let is_back = listed && entry.unlisted_since.is_some();
-        if is_back {
-            entry.is_back(at);
-        }
-        entry.reads_again = is_back
-            && self.metadata.as_ref().is_some_and(|metadata| {
-                let group = S::Metadata::group_of(split);
-                metadata.reads_again(&group)
-            });
-        if entry.reads_again {
-            self.to_read_again.insert(split.clone());
-        } else {
-            self.to_read_again.remove(split);
-        }
-        entry.listed = listed;
-        // What is there under its name when it comes back may be another one.
-        entry.verified &= listed;
-        entry.unlisted_since = match entry.unlisted_since {
-            _ if listed => None,
-            before => before.or(Some(at)),
-        };
-        if was_present
-            && !listed
-            && let Some(since) = entry.ownership.keep_from(now)
-        {
-            self.kept.remove(&(since, split.clone()));
-        }
-        match entry.ownership {
-            Ownership::Resolving(_) if !listed => {
-                self.remove(split);
-                return;
-            }
-            Ownership::Idle { .. } if listed && defect::is(Defect::ReAddedAtStart) => {
-                self.remove(split);
-                return;
-            }
-            // Readers release what is not listed by themselves, when they hear of the epoch.
-            Ownership::Assigned(reader) if !listed => {
-                entry.ownership = Ownership::Releasing(reader);
-                let due = now + self.options.release_deadline;
-                self.wait_for(split, due, Awaited::Release);
-            }
-            Ownership::Resolving(_)
-            | Ownership::Recording(_)
-            | Ownership::Idle { .. }
-            | Ownership::Assigned(_)
-            | Ownership::Releasing(_)
-            | Ownership::Quarantined { .. }
-            | Ownership::Finished { .. } => {}
-        }
-        self.reconsider(split, now);
     }
 
     pub(super) fn found(

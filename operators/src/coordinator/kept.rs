@@ -36,7 +36,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     /// Whether the tick is closed that says where a split that is kept goes on, and that it failed.
-    fn is_bound(&self, split: &S) -> bool {
+    pub(super) fn is_bound(&self, split: &S) -> bool {
         let Some(entry) = self.splits.get(split) else {
             return true;
         };

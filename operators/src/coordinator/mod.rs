@@ -10,10 +10,12 @@ mod advance;
 mod answers;
 mod bounded;
 mod command;
+mod draining;
 mod explain;
 mod facts;
 mod failure;
 mod identity;
+mod in_force;
 mod kept;
 mod loss;
 mod options;
@@ -49,6 +51,7 @@ use crate::tick::Tick;
 use self::answers::Answers;
 pub use self::answers::{FailureThreshold, GivingUp, ShrinkGuard};
 use self::bounded::Bounded;
+use self::draining::Draining;
 use self::failure::Failure;
 use self::identity::Proofs;
 pub use self::options::CoordinatorOptions;
@@ -120,6 +123,7 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// The last epoch that the readers were told.
     metadata_told: MetadataEpoch,
     answers: Answers<S::Metadata>,
+    draining: Draining<S>,
     planning: Planning<S, A>,
     /// Every split whose start is recorded and that was not forgotten, and those that are resolved.
     splits: BTreeMap<S, Entry<S>>,
@@ -189,6 +193,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             metadata_epoch: MetadataEpoch::default(),
             metadata_told: MetadataEpoch::default(),
             answers: Answers::new(),
+            draining: Draining::new(),
             planning: Planning::new(assignor),
             splits: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -236,7 +241,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
         let proof = self.proofs.due();
-        let mut due = [deadline, kept, plan, proof, self.stale_due()];
+        let draining = self.draining.due();
+        let mut due = [deadline, kept, plan, proof, draining, self.stale_due()];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -333,6 +339,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for record in std::mem::take(&mut self.appending) {
             match record {
                 LogRecord::Start { split, start, .. } => self.recorded(split, start, now),
+                LogRecord::End { split, end } => self.end_recorded(&split, end, now),
                 LogRecord::Binding(binding) => self.durable(binding, now),
                 LogRecord::Identified { split, identity } => {
                     self.intentions.push_back(Intention::Know(split, identity));
@@ -381,6 +388,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 stop,
                 rule,
             } => self.resolved(request, &split, (start, stop), rule),
+            DiscoveryEvent::End {
+                request,
+                split,
+                end,
+            } => self.end_found(request, &split, end, now),
             DiscoveryEvent::Checked { request, lost } => self.checked(request, &lost),
             DiscoveryEvent::Identified { request, splits } => self.identified(request, splits),
             DiscoveryEvent::Judged {
@@ -424,7 +436,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
         (&self.metadata, &self.metadata_epoch, &self.metadata_told).hash(hasher);
-        (&self.answers, &self.first).hash(hasher);
+        (&self.answers, &self.draining, &self.first).hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         self.to_read_again.hash(hasher);

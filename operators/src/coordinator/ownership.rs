@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Awaited;
+use super::draining::Leaving;
 use super::loss::Loss;
 use crate::assignor::SplitLoad;
 use crate::discovery::Appeared;
@@ -31,8 +32,10 @@ pub(super) struct Entry<S: Split> {
     pub(super) verified: bool,
     /// Where it can be read from: the best place first.
     pub(super) racks: Vec<String>,
-    /// Where its reading stops, if it does. Nothing at this position or past it is read.
+    /// Where its rule has its reading stop, if it does. Nothing at this position or past it is read.
     pub(super) stop: Option<S::Position>,
+    /// How far it is drained, if it leaves.
+    pub(super) leaving: Option<Leaving<S::Position>>,
     /// The metadata epoch under which it was last found.
     pub(super) found_under: MetadataEpoch,
     /// Whether the metadata lists it.
@@ -101,6 +104,7 @@ impl<S: Split> Entry<S> {
             verified: false,
             racks: Vec::new(),
             stop: None,
+            leaving: None,
             found_under: MetadataEpoch::default(),
             listed: true,
             unlisted_since: None,
@@ -144,7 +148,17 @@ impl<S: Split> Entry<S> {
     pub(super) fn wanted(&self) -> bool {
         let meant = self.verified && self.replaced_by.is_none();
         let held = self.paused || self.barred || self.reads_again;
-        self.present() && meant && !held
+        let leaves = self.leaving.as_ref().is_some_and(Leaving::is_held);
+        self.present() && meant && !held && !leaves
+    }
+
+    /// Where its reading stops by now: at its stop, or before that at the end that it is drained to.
+    pub(super) fn stops_at(&self) -> Option<&S::Position> {
+        let end = self.leaving.as_ref().and_then(Leaving::end);
+        match (self.stop.as_ref(), end) {
+            (Some(stop), Some(end)) if S::precedes(stop, end) => Some(stop),
+            (stop, end) => end.or(stop),
+        }
     }
 
     /// Whether it is there, as far as metadata and discovery say.
@@ -153,9 +167,9 @@ impl<S: Split> Entry<S> {
     }
 
     /// Who has it from `since` on if nobody reads it, and it is at `next`: it is finished if it stops
-    /// there.
+    /// there by now.
     pub(super) fn at_rest(&self, next: S::Position, since: Duration) -> Ownership<S> {
-        if self.stop.as_ref().is_some_and(|stop| next >= *stop) {
+        if self.stops_at().is_some_and(|stop| next >= *stop) {
             Ownership::Finished { next, since }
         } else {
             Ownership::Idle { next, since }

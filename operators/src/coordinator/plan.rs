@@ -204,6 +204,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn reconsider(&mut self, split: &S, now: Duration) {
         self.keep(split);
         self.look_for_end(split);
+        self.look_at_leaving(split);
         let Some(entry) = self.splits.get(split) else {
             return;
         };
@@ -397,7 +398,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     split_epoch,
                     metadata_epoch: self.metadata_epoch,
                     start: start.clone(),
-                    stop: entry.stop.clone(),
+                    stop: entry.stops_at().cloned(),
                 };
                 let assign = Directive::Assign(assignment);
                 self.intentions.push_back(Intention::Send(reader, assign));

@@ -22,6 +22,8 @@ pub(crate) struct Restored<S: Split> {
     /// The last bound tick that is in force.
     pub(super) bound: Option<Tick>,
     pub(super) metadata: Option<(MetadataEpoch, S::Metadata)>,
+    /// What is in force after that, once all that this does not list is drained.
+    pub(super) target: Option<S::Metadata>,
     /// The metadata that was in force first of all.
     pub(super) first: Option<S::Metadata>,
     pub(super) splits: BTreeMap<S, RestoredSplit<S>>,
@@ -69,6 +71,7 @@ pub(crate) struct RestoredSplit<S: Split> {
     pub(super) identity: Option<S::Identity>,
     pub(super) unlisted_since: Option<Tick>,
     pub(super) stop: Option<S::Position>,
+    pub(super) end: Option<S::Position>,
 }
 
 impl<S: Split> RestoredSplit<S> {
@@ -80,6 +83,7 @@ impl<S: Split> RestoredSplit<S> {
             paused: false,
             identity: None,
             unlisted_since: None,
+            end: None,
         }
     }
 }
@@ -127,6 +131,7 @@ impl<S: Split> Restoration<S> {
                 split_epochs: SplitEpoch::default(),
                 bound: None,
                 metadata: None,
+                target: None,
                 first: None,
                 splits: BTreeMap::new(),
                 rewound: false,
@@ -163,6 +168,7 @@ impl<S: Split> Restoration<S> {
             LogRecord::Metadata {
                 epoch,
                 metadata,
+                target,
                 at,
             } => {
                 // The first version of the format did not say when.
@@ -175,11 +181,13 @@ impl<S: Split> Restoration<S> {
                 }
                 (self.state.first).get_or_insert_with(|| metadata.clone());
                 self.state.metadata = Some((*epoch, metadata.clone()));
+                self.state.target.clone_from(target);
             }
             LogRecord::Start { split, start, stop } => {
                 let one = RestoredSplit::at(start.clone(), stop.clone());
                 self.start(split, one, index)?;
             }
+            LogRecord::End { split, end } => self.each(split, |one| one.end.clone_from(end)),
             LogRecord::AllFound => self.state.all_found = true,
             LogRecord::Identified { split, identity } => {
                 self.each(split, |one| one.identity = Some(identity.clone()));
@@ -365,6 +373,12 @@ impl<S: Split> Restoration<S> {
             (Resume::Fresh, _) => {
                 state.rewound = state.bound.is_some() || !state.splits.is_empty();
                 (state.bound, state.first) = (None, None);
+                // Nothing was read that could be drained.
+                if let (Some((_, metadata)), Some(target)) =
+                    (&mut state.metadata, state.target.take())
+                {
+                    *metadata = target;
+                }
                 state.splits.clear();
                 state.all_found = false;
             }
@@ -407,7 +421,8 @@ impl<S: Split> Restored<S> {
     fn is_at(&self, other: &Self) -> bool {
         let place = |(split, one): (&S, &RestoredSplit<S>)| {
             let flags = (one.quarantined, one.paused);
-            (split.clone(), one.position.clone(), one.stop.clone(), flags)
+            let ends = (one.stop.clone(), one.end.clone());
+            (split.clone(), one.position.clone(), ends, flags)
         };
         let (mine, theirs) = (self.splits.iter(), other.splits.iter());
         mine.map(place).eq(theirs.map(place))
@@ -434,6 +449,7 @@ impl<S: Split> Restored<S> {
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
                 stop: one.stop.clone(),
+                end: one.end.clone(),
             };
             if splits.insert(one.split.clone(), value).is_some() && !believed {
                 return incomplete(format!("split {} is in it twice", one.split));
@@ -445,6 +461,7 @@ impl<S: Split> Restored<S> {
             split_epochs: snapshot.split_epochs,
             bound: snapshot.bound,
             metadata: snapshot.metadata.clone(),
+            target: snapshot.target.clone(),
             first: snapshot.first.clone(),
             splits,
             rewound: false,
@@ -464,6 +481,7 @@ impl<S: Split> Restored<S> {
                 identity: one.identity.clone(),
                 unlisted_since: one.unlisted_since,
                 stop: one.stop.clone(),
+                end: one.end.clone(),
             })
             .collect();
         Snapshot {
@@ -473,6 +491,7 @@ impl<S: Split> Restored<S> {
             split_epochs: self.split_epochs,
             bound: self.bound,
             metadata: self.metadata.clone(),
+            target: self.target.clone(),
             first: self.first.clone(),
             count: splits.len() as u64,
             splits,

@@ -14,8 +14,9 @@ use crate::tick::Tick;
 /// The version of [`Snapshot`] that is written here.
 ///
 /// Version 3 has [`Snapshot::split_epochs`]: a version that does not know them would begin below, and
-/// write a snapshot without them. Version 4 has where splits stop, and [`Snapshot::all_found`].
-pub const SNAPSHOT_VERSION: u32 = 4;
+/// write a snapshot without them. Version 4 has where splits stop, and [`Snapshot::all_found`], version 5
+/// what is drained.
+pub const SNAPSHOT_VERSION: u32 = 5;
 
 /// All that a restart needs, as of one tick.
 ///
@@ -36,6 +37,8 @@ pub struct Snapshot<S: Split> {
     pub bound: Option<Tick>,
     /// The metadata in force, if there is any.
     pub metadata: Option<(MetadataEpoch, S::Metadata)>,
+    /// What is in force after it, once all that this does not list is drained.
+    pub target: Option<S::Metadata>,
     /// The metadata that was in force first of all: what it does not list appeared later.
     pub first: Option<S::Metadata>,
     /// How many splits there are; what tells a snapshot that lost some.
@@ -69,6 +72,8 @@ pub struct SplitSnapshot<S: Split> {
     pub unlisted_since: Option<Tick>,
     /// Where its reading stops, if it does. It is finished if it is there.
     pub stop: Option<S::Position>,
+    /// Where it ends, if it is drained.
+    pub end: Option<S::Position>,
 }
 
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
@@ -99,6 +104,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 identity: entry.and_then(|entry| entry.identity.clone()),
                 unlisted_since: entry.and_then(|entry| entry.unlisted_since),
                 stop: entry.and_then(|entry| entry.stop.clone()),
+                end: entry.and_then(|entry| entry.leaving.as_ref()?.recorded().cloned()),
             };
             (split.clone(), restored)
         });
@@ -112,6 +118,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             split_epochs: self.epochs.asked,
             bound: self.ticks.last_closed,
             metadata: metadata.map(|metadata| (self.metadata_epoch, metadata)),
+            target: self.draining.target.clone(),
             first: self.first.clone(),
             splits: splits.collect(),
             rewound: false,

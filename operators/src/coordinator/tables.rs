@@ -26,6 +26,8 @@ pub struct Tables {
     pub moves: usize,
     /// Records that wait for the append under way.
     pub to_append: usize,
+    /// Splits that are drained.
+    pub leaving: usize,
     /// Splits about which it is asked what they are.
     pub identifying: usize,
     /// Closed ticks that are not durable.
@@ -46,6 +48,7 @@ impl<S: crate::split::Split, A> Coordinator<S, A> {
             unsettled: self.planning.unsettled(),
             moves: self.planning.moves(),
             to_append: self.to_append.len(),
+            leaving: self.draining.len(),
             identifying: self.proofs.len(),
             ticks_waiting: self.ticks.undurable(),
             intentions: self.intentions.len(),

@@ -167,6 +167,8 @@ pub enum LogRecord<S: Split> {
         epoch: MetadataEpoch,
         /// What it says.
         metadata: S::Metadata,
+        /// What is in force after it, once all that this does not list is drained.
+        target: Option<S::Metadata>,
         /// When it began, as a tick is named.
         at: Tick,
     },
@@ -178,6 +180,13 @@ pub enum LogRecord<S: Split> {
         start: S::Position,
         /// Where reading stops; `None`: nowhere.
         stop: Option<S::Position>,
+    },
+    /// Where a split ends that is drained.
+    End {
+        /// The split.
+        split: S,
+        /// The end; `None`: it is not drained any more.
+        end: Option<S::Position>,
     },
     /// Every split that a bounded source reads has a start by now: none is added.
     AllFound,

@@ -30,6 +30,7 @@ impl Outline {
             | LogRecord::ReservedEpochs(_)
             | LogRecord::Metadata { .. }
             | LogRecord::Start { .. }
+            | LogRecord::End { .. }
             | LogRecord::AllFound
             | LogRecord::Identified { .. }
             | LogRecord::Binding(_)

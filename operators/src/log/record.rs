@@ -19,7 +19,10 @@ pub(super) struct FrameMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(
+        oneof = "Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+    )]
     kind: Option<Kind>,
 }
 
@@ -54,6 +57,11 @@ enum Kind {
     Stretch(PositionMessage),
     #[prost(bool, tag = "14")]
     AllFound(bool),
+    /// Metadata with a target, a kind of its own as a start with a stop is.
+    #[prost(message, tag = "15")]
+    Interim(MetadataMessage),
+    #[prost(message, tag = "16")]
+    End(EndMessage),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -64,6 +72,18 @@ struct MetadataMessage {
     metadata: Vec<u8>,
     #[prost(uint64, tag = "3")]
     at: u64,
+    /// What is in force after it.
+    #[prost(bytes, optional, tag = "4")]
+    target: Option<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct EndMessage {
+    #[prost(bytes, tag = "1")]
+    split: Vec<u8>,
+    /// Without it the split is not drained any more.
+    #[prost(bytes, optional, tag = "2")]
+    end: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -90,6 +110,8 @@ struct PositionMessage {
     unlisted_since: Option<u64>,
     #[prost(bytes, optional, tag = "7")]
     stop: Option<Vec<u8>>,
+    #[prost(bytes, optional, tag = "8")]
+    end: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -194,11 +216,23 @@ where
         LogRecord::Metadata {
             epoch,
             metadata,
+            target,
             at,
-        } => Kind::Metadata(MetadataMessage {
-            epoch: epoch.0,
-            metadata: metadata.store(),
-            at: at.0,
+        } => {
+            let message = MetadataMessage {
+                epoch: epoch.0,
+                metadata: metadata.store(),
+                at: at.0,
+                target: target.as_ref().map(Stored::store),
+            };
+            match target {
+                None => Kind::Metadata(message),
+                Some(_) => Kind::Interim(message),
+            }
+        }
+        LogRecord::End { split, end } => Kind::End(EndMessage {
+            split: split.store(),
+            end: end.as_ref().map(Stored::store),
         }),
         LogRecord::Start { split, start, stop } => {
             let start = PositionMessage {
@@ -273,6 +307,7 @@ where
         identity: one.identity.as_ref().map(Stored::store),
         unlisted_since: one.unlisted_since.map(|tick| tick.0),
         stop: one.stop.as_ref().map(Stored::store),
+        end: one.end.as_ref().map(Stored::store),
     });
     SnapshotMessage {
         version: snapshot.version,
@@ -283,6 +318,7 @@ where
             epoch: epoch.0,
             metadata: metadata.store(),
             at: 0,
+            target: snapshot.target.as_ref().map(Stored::store),
         }),
         count: snapshot.count,
         splits: splits.collect(),
@@ -310,10 +346,15 @@ where
         Kind::Incarnation(incarnation) => LogRecord::Incarnation(Incarnation(incarnation)),
         Kind::Reserved(tick) => LogRecord::Reserved(Tick(tick)),
         Kind::ReservedEpochs(epoch) => LogRecord::ReservedEpochs(SplitEpoch(epoch)),
-        Kind::Metadata(metadata) => LogRecord::Metadata {
+        Kind::Metadata(metadata) | Kind::Interim(metadata) => LogRecord::Metadata {
             epoch: MetadataEpoch(metadata.epoch),
             metadata: S::Metadata::restore(&metadata.metadata)?,
+            target: restore_some(metadata.target)?,
             at: Tick(metadata.at),
+        },
+        Kind::End(ended) => LogRecord::End {
+            split: S::restore(&ended.split)?,
+            end: restore_some(ended.end)?,
         },
         Kind::Identified(identified) => LogRecord::Identified {
             split: S::restore(&identified.split)?,
@@ -322,7 +363,7 @@ where
         Kind::Start(start) | Kind::Stretch(start) => LogRecord::Start {
             split: S::restore(&start.split)?,
             start: S::Position::restore(&start.position)?,
-            stop: start.stop.as_deref().map(Stored::restore).transpose()?,
+            stop: restore_some(start.stop)?,
         },
         Kind::AllFound(_) => LogRecord::AllFound,
         Kind::Binding(binding) => LogRecord::Binding(restore_binding(binding)?),
@@ -332,6 +373,10 @@ where
         Kind::Resumed(split) => LogRecord::Resumed(S::restore(&split)?),
         Kind::Snapshot(snapshot) => LogRecord::Snapshot(restore_snapshot(snapshot)?),
     })
+}
+
+fn restore_some<T: Stored>(bytes: Option<Vec<u8>>) -> Result<Option<T>, StoredError> {
+    bytes.as_deref().map(T::restore).transpose()
 }
 
 fn restore_binding<S>(message: BindingMessage) -> Result<Binding<S>, StoredError>
@@ -377,13 +422,14 @@ fn restore_snapshot<S>(message: SnapshotMessage) -> Result<Snapshot<S>, StoredEr
 where
     S: Split<Position: Stored, Identity: Stored, Metadata: Stored> + Stored,
 {
-    let metadata = message.metadata.map(|metadata| {
-        let restored = S::Metadata::restore(&metadata.metadata)?;
-        Ok((MetadataEpoch(metadata.epoch), restored))
-    });
-    let metadata: Option<(MetadataEpoch, S::Metadata)> = metadata.transpose()?;
+    let (mut metadata, mut target) = (None, None);
+    if let Some(message) = message.metadata {
+        let restored = S::Metadata::restore(&message.metadata)?;
+        metadata = Some((MetadataEpoch(message.epoch), restored));
+        target = restore_some(message.target)?;
+    }
     let first = match message.first {
-        Some(first) => first.metadata.as_deref().map(Stored::restore).transpose()?,
+        Some(first) => restore_some(first.metadata)?,
         None => metadata.as_ref().map(|(_, metadata)| metadata.clone()),
     };
     let splits = message.splits.into_iter().map(|one| {
@@ -392,9 +438,10 @@ where
             position: S::Position::restore(&one.position)?,
             quarantined: one.quarantined,
             paused: one.paused,
-            identity: one.identity.as_deref().map(Stored::restore).transpose()?,
+            identity: restore_some(one.identity)?,
             unlisted_since: one.unlisted_since.map(Tick),
-            stop: one.stop.as_deref().map(Stored::restore).transpose()?,
+            stop: restore_some(one.stop)?,
+            end: restore_some(one.end)?,
         })
     });
     Ok(Snapshot {
@@ -403,6 +450,7 @@ where
         reserved: Tick(message.reserved),
         bound: message.bound.map(Tick),
         metadata,
+        target,
         first,
         count: message.count,
         splits: splits.collect::<Result<_, _>>()?,
@@ -453,8 +501,8 @@ mod tests {
 
     #[test]
     fn a_record_of_a_kind_that_a_newer_version_has_is_refused_with_what_to_do() {
-        // A frame with one record, which has a field 15 and nothing else: a number.
-        let frame = [0x0a, 0x02, 0x78, 0x07];
+        // A frame with one record, which has a field 17 and nothing else: a number.
+        let frame = [0x0a, 0x03, 0x88, 0x01, 0x07];
 
         let refused = decode::<Letter>(&frame).unwrap_err().to_string();
 

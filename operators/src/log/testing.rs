@@ -75,13 +75,30 @@ pub(super) fn snapshot_3(tick: u64) -> Record {
 }
 
 fn snapshot_3_of(tick: u64) -> Snapshot<Letter> {
-    let mut snapshot = snapshot_of(tick);
+    let mut snapshot = snapshot_4_of(tick);
     for split in &mut snapshot.splits {
         split.stop = None;
     }
     Snapshot {
         version: 3,
         all_found: false,
+        ..snapshot
+    }
+}
+
+/// The same, as version 4 wrote it.
+pub(super) fn snapshot_4(tick: u64) -> Record {
+    LogRecord::Snapshot(snapshot_4_of(tick))
+}
+
+fn snapshot_4_of(tick: u64) -> Snapshot<Letter> {
+    let mut snapshot = snapshot_of(tick);
+    for split in &mut snapshot.splits {
+        split.end = None;
+    }
+    Snapshot {
+        version: 4,
+        target: None,
         ..snapshot
     }
 }
@@ -93,6 +110,7 @@ fn snapshot_of(tick: u64) -> Snapshot<Letter> {
         reserved: Tick(tick + 5),
         bound: Some(Tick(tick)),
         metadata: Some((MetadataEpoch(3), Letters::of("ab"))),
+        target: Some(Letters::of("b")),
         first: Some(Letters::of("ab")),
         count: 1,
         splits: vec![SplitSnapshot {
@@ -103,6 +121,7 @@ fn snapshot_of(tick: u64) -> Snapshot<Letter> {
             identity: Some(()),
             unlisted_since: Some(Tick(3)),
             stop: Some(9),
+            end: Some(8),
         }],
         split_epochs: SplitEpoch(1_000),
         rewound: false,
@@ -112,6 +131,22 @@ fn snapshot_of(tick: u64) -> Snapshot<Letter> {
 
 /// One append a line, every kind of record once at least.
 pub(super) fn appends() -> Vec<Vec<Record>> {
+    let split = Letter('a');
+    let interim = LogRecord::Metadata {
+        epoch: MetadataEpoch(4),
+        metadata: Letters::of("ab"),
+        target: Some(Letters::of("b")),
+        at: Tick(3),
+    };
+    let end = Some(8);
+    let mut appends = fourth_appends();
+    appends.push(vec![interim, LogRecord::End { split, end }]);
+    appends.push(vec![LogRecord::End { split, end: None }]);
+    appends
+}
+
+/// The same, of the kinds that there were before anything was drained.
+pub(super) fn fourth_appends() -> Vec<Vec<Record>> {
     let start = LogRecord::Start {
         split: Letter('c'),
         start: 5,
@@ -146,6 +181,7 @@ pub(super) fn first_appends() -> Vec<Vec<Record>> {
     let metadata = LogRecord::Metadata {
         epoch: MetadataEpoch(3),
         metadata: Letters::of("ab"),
+        target: None,
         at: Tick(0),
     };
     let start = LogRecord::Start {

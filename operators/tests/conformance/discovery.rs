@@ -38,6 +38,8 @@ enum Defect {
     FindsNothingLost,
     IdentifiesNobody,
     JudgesTwice,
+    EndsTwice,
+    EndsBeforeItStarts,
     NeverFoundAll,
     FoundAllTooSoon,
 }
@@ -199,6 +201,19 @@ impl SplitDiscovery<Letter> for Finder {
                     self.said.push_back(judged.clone());
                 }
                 self.said.push_back(judged);
+            }
+            DiscoveryRequest::End { request, split } => {
+                let wrong = self.defect == Defect::EndsBeforeItStarts;
+                let end = if wrong { 6 } else { 7 };
+                let answer = DiscoveryEvent::End {
+                    request,
+                    split,
+                    end,
+                };
+                if self.defect == Defect::EndsTwice {
+                    self.said.push_back(answer.clone());
+                }
+                self.said.push_back(answer);
             }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.resolving.push_back((request, split));
@@ -368,6 +383,8 @@ fn each_broken_discovery_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::JudgesTwice, "D13"),
         (Defect::NeverFoundAll, "D14"),
         (Defect::FoundAllTooSoon, "D14"),
+        (Defect::EndsTwice, "D15"),
+        (Defect::EndsBeforeItStarts, "D15"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

@@ -148,7 +148,7 @@ fn a_person_confirms_what_is_held_back() {
     rig.said.clear();
     rig.ask(Command::ConfirmMetadata);
     let definite = HealthStatus::Failing(FailureKind::Definite);
-    let why = "nothing is held back that could be confirmed";
+    let why = "nothing is held back or drained that could be confirmed";
     assert_eq!(said(&rig, "metadata"), [(definite, why.to_owned())]);
 }
 

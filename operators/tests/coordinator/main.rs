@@ -22,6 +22,7 @@ mod appearances;
 mod changes;
 #[cfg(feature = "defects")]
 mod defects;
+mod drains;
 mod explain;
 mod failures;
 mod moves;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use timely_splits::assignor::StickyBalanced;
 use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::discovery::{Appeared, DiscoveryEvent, DiscoveryRequest, FoundSplit};
-use timely_splits::epoch::{ReaderId, SplitEpoch};
+use timely_splits::epoch::{ReaderId, RequestId, SplitEpoch};
 use timely_splits::event::SourceEvent;
 use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Piece};
 use timely_splits::protocol::Command;
@@ -34,6 +34,9 @@ pub(crate) struct Rig {
     pub(crate) log_answers: bool,
     pub(crate) starts_answered: bool,
     pub(crate) found_answered: bool,
+    pub(crate) ends_answered: bool,
+    /// The last question where a leaf ends.
+    pub(crate) ends_asked: Option<RequestId>,
     pub(crate) deaf: BTreeSet<usize>,
     pub(crate) mute: BTreeSet<usize>,
     pub(crate) hung: BTreeSet<usize>,
@@ -78,6 +81,8 @@ impl Rig {
             log_answers: true,
             starts_answered: true,
             found_answered: true,
+            ends_answered: true,
+            ends_asked: None,
             deaf: BTreeSet::new(),
             mute: BTreeSet::new(),
             hung: BTreeSet::new(),
@@ -170,6 +175,17 @@ impl Rig {
                 unreachable!("no identity is asked for, and nothing is lost")
             }
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
+            DiscoveryRequest::End { request, split } => {
+                self.ends_asked = Some(request);
+                let end = self.ends[&split];
+                if self.ends_answered {
+                    self.model.discovered(DiscoveryEvent::End {
+                        request,
+                        split,
+                        end,
+                    });
+                }
+            }
             DiscoveryRequest::Resolve {
                 request,
                 split,

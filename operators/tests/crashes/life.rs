@@ -23,8 +23,8 @@ use crate::disk::{Crash, Disk};
 use crate::random::Random;
 use crate::support::{Letter, Row, World};
 
-/// The splits there are.
-pub(crate) const LETTERS: &str = "abcde";
+/// The splits there are: `D` is drained when it is removed, `N` before others that come.
+pub(crate) const LETTERS: &str = "abcDN";
 
 /// How many steps a run takes, at most, before it is called hung.
 const STEPS_MAX: u64 = 30_000;

@@ -26,6 +26,7 @@ pub(crate) const ONE_SPLIT: [Model; 4] = [
         splits: 1,
         records: 2,
         stop: None,
+        drains: None,
         budget: Budget {
             total: 3,
             ticks: 2,
@@ -39,6 +40,7 @@ pub(crate) const ONE_SPLIT: [Model; 4] = [
         splits: 1,
         records: 2,
         stop: None,
+        drains: None,
         budget: COMMON,
     },
     Model {
@@ -46,6 +48,7 @@ pub(crate) const ONE_SPLIT: [Model; 4] = [
         splits: 1,
         records: 2,
         stop: None,
+        drains: None,
         budget: Budget {
             total: 2,
             ticks: 2,
@@ -57,6 +60,7 @@ pub(crate) const ONE_SPLIT: [Model; 4] = [
         splits: 1,
         records: 3,
         stop: None,
+        drains: None,
         budget: PROTOCOL,
     },
 ];
@@ -67,6 +71,7 @@ pub(crate) const TWO_SPLITS: [Model; 3] = [
         splits: 2,
         records: 1,
         stop: None,
+        drains: None,
         budget: Budget {
             removals: 0,
             additions: 0,
@@ -78,6 +83,7 @@ pub(crate) const TWO_SPLITS: [Model; 3] = [
         splits: 2,
         records: 2,
         stop: None,
+        drains: None,
         budget: Budget { total: 2, ..COMMON },
     },
     Model {
@@ -85,6 +91,7 @@ pub(crate) const TWO_SPLITS: [Model; 3] = [
         splits: 2,
         records: 1,
         stop: None,
+        drains: None,
         budget: Budget {
             total: 3,
             ..PROTOCOL

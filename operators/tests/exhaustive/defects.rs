@@ -2,7 +2,7 @@
 
 use timely_splits::defect::{Defect, seed};
 
-use crate::{BOUNDED, ONE_SPLIT, STATES_MAX, TWO_SPLITS, explored};
+use crate::{BOUNDED, DRAINED, ONE_SPLIT, STATES_MAX, TWO_SPLITS, explored};
 
 /// Seeds a mistake until it is dropped, so that a failing test leaves none behind.
 struct Seeded;
@@ -24,10 +24,10 @@ impl Drop for Seeded {
 fn is_found(defect: Defect) -> bool {
     let _seeded = Seeded::with(defect);
     println!("{defect}");
-    let of_stops = [Defect::StopForgotten, Defect::NeverFinished].contains(&defect);
-    let models = match of_stops {
-        true => [&BOUNDED[0], &BOUNDED[1]],
-        false => [&ONE_SPLIT, &TWO_SPLITS],
+    let models = match defect {
+        Defect::StopForgotten | Defect::NeverFinished => [&BOUNDED[0], &BOUNDED[1]],
+        Defect::CutOverEarly | Defect::EndForgotten => [&DRAINED[0], &DRAINED[1]],
+        _ => [&ONE_SPLIT, &TWO_SPLITS],
     };
     for model in models {
         if let Some(found) = explored(model, STATES_MAX).found {

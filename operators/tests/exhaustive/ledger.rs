@@ -32,6 +32,13 @@ pub(crate) struct Ledger {
     readmitting: BTreeSet<Letter>,
     /// The last assignment of each split, and whether it is in force.
     assigned: BTreeMap<Letter, (ReaderId, SplitEpoch, bool)>,
+    /// The tick at which each split was last emitted.
+    ticks: BTreeMap<Letter, Tick>,
+    /// After which tick splits may be emitted that waited for a drain.
+    after: BTreeMap<Letter, Tick>,
+    /// Whether the epoch that begins next is the one that was drained for.
+    pub(crate) drained: bool,
+    adopted: Option<Letters>,
     /// The last tick that was ever opened, by this run or one before it.
     opened: Tick,
     /// The last split epoch that a run before this one may have assigned.
@@ -51,6 +58,8 @@ pub(crate) struct Durable {
     metadata: Option<Letters>,
     pub(crate) positions: BTreeMap<Letter, u64>,
     stops: BTreeMap<Letter, u64>,
+    /// Where splits end that are drained.
+    ends: BTreeMap<Letter, u64>,
     /// Whether no split is read that has no start.
     pub(crate) all_found: bool,
     failed: BTreeMap<Letter, u64>,
@@ -134,7 +143,10 @@ impl Ledger {
             )
         })?;
         let stop = self.durable.stops.get(&split).copied();
-        ensure(assignment.stop == stop, || {
+        // That a split is not drained any more may not be written yet.
+        let end = self.durable.ends.get(&split).copied();
+        let drained = end.is_some() && assignment.stop == end;
+        ensure(assignment.stop == stop || drained, || {
             format!(
                 "split {split} is to stop at {stop:?}, but is assigned up to {:?}",
                 assignment.stop
@@ -197,6 +209,11 @@ impl Ledger {
         ensure(stop.is_none_or(|stop| end <= stop), || {
             format!("{}, which stops at {stop:?}", what())
         })?;
+        let after = self.after.get(&split);
+        ensure(after.is_none_or(|after| *after < tick), || {
+            format!("S30: {}, as what left before it was at {after:?}", what())
+        })?;
+        self.ticks.insert(split, tick);
         let ranges = self
             .unbound
             .get_mut(&tick)
@@ -205,6 +222,31 @@ impl Ledger {
             .entry(split)
             .and_modify(|range| range.1 = end)
             .or_insert((start, end));
+        Ok(())
+    }
+
+    /// A metadata epoch begins.
+    pub(crate) fn adopts(&mut self, next: Letters) -> Result<(), Violation> {
+        let before = self.adopted.replace(next.clone());
+        let Some(interim) = before.filter(|_| std::mem::take(&mut self.drained)) else {
+            return Ok(());
+        };
+        let left: Vec<_> = interim.0.difference(&next.0).copied().collect();
+        for split in left
+            .iter()
+            .filter(|split| self.emitted.contains_key(*split))
+        {
+            let end = self.durable.ends.get(split);
+            ensure(end.is_some() && self.emitted.get(split) >= end, || {
+                let emitted = self.emitted.get(split);
+                format!("S29: split {split} leaves at {emitted:?}, and ends at {end:?}")
+            })?;
+        }
+        let last = left.iter().filter_map(|split| self.ticks.get(split)).max();
+        if let Some(last) = last.copied() {
+            let added = next.0.difference(&interim.0);
+            self.after.extend(added.map(|split| (*split, last)));
+        }
         Ok(())
     }
 
@@ -257,6 +299,12 @@ impl Ledger {
                         self.durable.stops.insert(*split, *stop);
                     }
                 }
+                LogRecord::End { split, end } => {
+                    match end {
+                        Some(end) => self.durable.ends.insert(*split, *end),
+                        None => self.durable.ends.remove(split),
+                    };
+                }
                 LogRecord::AllFound => self.durable.all_found = true,
                 LogRecord::Binding(binding) => self.bind(binding)?,
                 LogRecord::Readmitted(split) => {
@@ -295,6 +343,10 @@ impl Ledger {
                 format!("split {split} is bound from {from}, but up to {position} before")
             })?;
             *position = to;
+            let end = self.durable.ends.get(&split);
+            ensure(end.is_none_or(|end| to <= *end), || {
+                format!("S29: split {split} is bound up to {to}, and drained to {end:?}")
+            })?;
         }
         for error in &binding.errors {
             // It may have been readmitted before the tick in which it failed was closed.

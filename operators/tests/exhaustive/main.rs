@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use crate::explore::{Explored, explore};
 use crate::step::Budget;
-use crate::world::Model;
+use crate::world::{Drains, Model};
 
 /// The time at which everything happens that does not take time.
 fn now() -> Duration {
@@ -63,6 +63,7 @@ const ONE_SPLIT: Model = Model {
     splits: 1,
     records: 2,
     stop: None,
+    drains: None,
     budget: COMMON,
 };
 
@@ -71,6 +72,7 @@ const TWO_SPLITS: Model = Model {
     splits: 2,
     records: 1,
     stop: None,
+    drains: None,
     budget: Budget { total: 2, ..COMMON },
 };
 
@@ -87,6 +89,43 @@ const BOUNDED: [Model; 2] = [
         records: 2,
         stop: Some(1),
         budget: Budget { total: 1, ..COMMON },
+        ..TWO_SPLITS
+    },
+];
+
+/// Splits that are drained when they are removed: one to its first record of two, and one before another
+/// that comes.
+const DRAINED: [Model; 2] = [
+    Model {
+        name: "one split that is drained",
+        drains: Some(Drains {
+            first: 'D',
+            listed: 1,
+            end: 1,
+        }),
+        budget: Budget {
+            total: 2,
+            ticks: 1,
+            removals: 1,
+            additions: 1,
+            crashes: 1,
+            ..Budget::NONE
+        },
+        ..ONE_SPLIT
+    },
+    Model {
+        name: "a split that is drained before another",
+        drains: Some(Drains {
+            first: 'N',
+            listed: 1,
+            end: 1,
+        }),
+        budget: Budget {
+            total: 2,
+            removals: 1,
+            additions: 1,
+            ..Budget::NONE
+        },
         ..TWO_SPLITS
     },
 ];
@@ -143,6 +182,15 @@ fn no_history_of_one_split_breaks_an_invariant() {
 #[test]
 fn no_history_of_two_splits_breaks_an_invariant() {
     hold(&TWO_SPLITS, &deep::TWO_SPLITS);
+}
+
+/// S29, S30.
+#[test]
+fn no_history_of_splits_that_are_drained_breaks_an_invariant() {
+    for model in &DRAINED {
+        let explored = explored(model, STATES_MAX);
+        assert!(explored.found.is_none(), "the story is above");
+    }
 }
 
 /// C4, C28.

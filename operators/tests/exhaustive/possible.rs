@@ -95,10 +95,16 @@ impl World {
             splits: 0,
             records: u64::MAX,
             stop: None,
+            drains: None,
             budget: Budget::NONE,
         };
+        self.rest_in(&everything, wanted)
+    }
+
+    /// The same, with as many records as there are in `model`.
+    fn rest_in(&mut self, model: &Model, wanted: impl Fn(Step) -> bool) -> Result<(), Violation> {
         for _ in 0..STEPS_MAX {
-            let mut steps = self.possible(&everything).into_iter();
+            let mut steps = self.possible(model).into_iter();
             let free = |step: &Step| Budget::is_free(*step) && wanted(*step);
             let Some(step) = steps.find(free) else {
                 return Ok(());
@@ -121,6 +127,11 @@ impl World {
                 end.all_read(model)?;
             }
         } else if !self.stopped {
+            if model.drains.is_some() {
+                // What leaves is drained, and then what waits for that is read.
+                end.close_ticks(3)?;
+                end.rest_in(model, |_| true)?;
+            }
             end.all_read(model)?;
             end.close_ticks(3)?;
             end.ledger.settled()?;

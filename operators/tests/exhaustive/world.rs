@@ -33,13 +33,38 @@ pub(crate) struct Model {
     pub(crate) records: u64,
     /// Where each split stops; then the source is bounded, and pieces have two records.
     pub(crate) stop: Option<u64>,
+    pub(crate) drains: Option<Drains>,
     pub(crate) budget: Budget,
+}
+
+/// How splits are drained.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drains {
+    /// The first split: its letter says that it is drained, and how.
+    pub(crate) first: char,
+    /// How many of the splits are listed at first.
+    pub(crate) listed: usize,
+    /// Where a split ends when that is asked for the first time; later it has all its records.
+    pub(crate) end: u64,
 }
 
 impl Model {
     pub(crate) fn letters(&self) -> impl Iterator<Item = Letter> + use<> {
-        (b'a'..b'a' + self.splits).map(|letter| Letter(char::from(letter)))
+        let first = self.drains.map_or('a', |drains| drains.first);
+        (first..).take(usize::from(self.splits)).map(Letter)
     }
+
+    fn listed(&self) -> impl Iterator<Item = Letter> + use<> {
+        let listed = self.drains.map_or(usize::MAX, |drains| drains.listed);
+        self.letters().take(listed)
+    }
+}
+
+/// What the discovery was asked of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Asked {
+    Start,
+    End,
 }
 
 /// A state.
@@ -52,14 +77,17 @@ pub(crate) struct World {
     /// The records of the log. What they come to is in the ledger, which stands for them.
     log: Rc<Vec<LogRecord<Letter>>>,
     pub(crate) appending: Option<Part<Vec<LogRecord<Letter>>>>,
-    /// What the discovery was asked: where splits start.
-    pub(crate) asked: VecDeque<(RequestId, Letter)>,
+    /// What the discovery was asked: where splits start, or where they end.
+    pub(crate) asked: VecDeque<(RequestId, Letter, Asked)>,
     /// What the metadata service says.
     pub(crate) metadata: Letters,
     /// Whether it has said so in this run.
     pub(crate) informed: bool,
     pub(crate) stopped: bool,
     pub(crate) stop: Option<u64>,
+    /// Where splits end by now.
+    end: u64,
+    records: u64,
     pub(crate) budget: Budget,
     /// How much later it is than at the start. Time passes in steps of its own, or equal situations
     /// would differ by when they came about.
@@ -71,7 +99,7 @@ impl Hash for World {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.coordinator, &self.readers, &self.appending).hash(hasher);
         (&self.asked, &self.metadata, self.informed, self.stopped).hash(hasher);
-        (self.budget, self.later, &self.ledger).hash(hasher);
+        (self.budget, self.later, self.end, &self.ledger).hash(hasher);
     }
 }
 
@@ -84,10 +112,12 @@ impl World {
             log: Rc::default(),
             appending: None,
             asked: VecDeque::new(),
-            metadata: Letters(model.letters().collect()),
+            metadata: Letters(model.listed().collect()),
             informed: false,
             stopped: false,
             stop: model.stop,
+            end: model.drains.map_or(0, |drains| drains.end),
+            records: model.records,
             budget: model.budget,
             later: Duration::ZERO,
             ledger: Part::new(Ledger::default()),
@@ -182,13 +212,25 @@ impl World {
         let now = self.now();
         match step {
             Step::Resolve(index) => {
-                if let Some((request, split)) = self.asked.remove(index) {
-                    self.discovered(DiscoveryEvent::Resolved {
-                        request,
-                        split,
-                        start: 0,
-                        stop: self.stop,
-                        rule: "earliest".to_owned(),
+                if let Some((request, split, asked)) = self.asked.remove(index) {
+                    let end = match asked {
+                        Asked::Start => 0,
+                        // More is written by the next time.
+                        Asked::End => std::mem::replace(&mut self.end, self.records),
+                    };
+                    self.discovered(match asked {
+                        Asked::Start => DiscoveryEvent::Resolved {
+                            request,
+                            split,
+                            start: 0,
+                            stop: self.stop,
+                            rule: "earliest".to_owned(),
+                        },
+                        Asked::End => DiscoveryEvent::End {
+                            request,
+                            split,
+                            end,
+                        },
                     });
                 }
             }
@@ -306,7 +348,10 @@ impl World {
                     self.discovered(DiscoveryEvent::AllFound { epoch });
                 }
                 Intention::Ask(DiscoveryRequest::Resolve { request, split, .. }) => {
-                    self.asked.push_back((request, split));
+                    self.asked.push_back((request, split, Asked::Start));
+                }
+                Intention::Ask(DiscoveryRequest::End { request, split }) => {
+                    self.asked.push_back((request, split, Asked::End));
                 }
                 Intention::Append(_, records) => {
                     if self.appending.replace(Part::new(records)).is_some() {
@@ -336,6 +381,12 @@ impl World {
                     if kind == FailureKind::Definite {
                         self.ledger.change().quarantined.insert(split);
                     }
+                }
+                Intention::Tell(SourceEvent::DrainEnded { .. }) => {
+                    self.ledger.change().drained = true;
+                }
+                Intention::Tell(SourceEvent::MetadataAdopted { metadata, .. }) => {
+                    self.ledger.change().adopts(metadata)?;
                 }
                 Intention::Tell(_) => {}
             }

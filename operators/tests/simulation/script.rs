@@ -145,7 +145,7 @@ fn forest(random: &mut Random, swarm: &Swarm) -> Forest {
     for tree in 0..swarm.trees {
         if random.chance(60) {
             let tree = char::from(b'a' + u8::try_from(tree).expect("few trees"));
-            let path = random.pick(&[0, 0, 1]);
+            let path = random.pick(&[0, 0, 1]) + swarm.drains;
             trees.0.insert(tree, path);
         }
     }
@@ -174,6 +174,7 @@ fn command(random: &mut Random, swarm: &Swarm) -> Command<Leaf> {
         7 => Command::Resume(split),
         8 | 9 => Command::Readmit(split),
         10 => Command::Rebalance,
+        11 if swarm.drains > 0 => Command::ConfirmMetadata,
         11 => Command::ShowPlan,
         _ => Command::Stop,
     }

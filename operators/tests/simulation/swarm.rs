@@ -56,6 +56,9 @@ pub(crate) struct Swarm {
     pub(crate) latest: bool,
     /// Whether reading a split stops somewhere.
     pub(crate) stops: bool,
+    /// What is added to the path to each tree: from 2 on trees are drained when they are removed, from 4 on
+    /// before others that are added.
+    pub(crate) drains: u8,
     /// For how long there are faults, and how many.
     pub(crate) trouble: Duration,
     pub(crate) faults: usize,
@@ -112,6 +115,8 @@ impl Swarm {
             trouble: random.pick(&[ms(300), ms(1_000), ms(2_000)]),
             faults: random.pick(&[4, 12, 25]),
             stops: random.chance(25),
+            // Drawn apart, so that a seed is the source that it was before anything was drained.
+            drains: Random::of(seed, 7).pick(&[0, 0, 0, 2, 4]),
         }
     }
 
@@ -183,6 +188,7 @@ impl Swarm {
             with(|swarm| swarm.fetch = 1),
             with(|swarm| swarm.latest = false),
             with(|swarm| swarm.stops = false),
+            with(|swarm| swarm.drains = swarm.drains.min(2)),
             with(|swarm| swarm.reserve_ahead = ms(10_000)),
             with(|swarm| swarm.epochs_ahead = 1_000),
         ]

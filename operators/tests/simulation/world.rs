@@ -41,7 +41,7 @@ impl World {
         let mut leaves = BTreeMap::new();
         let mut truth = Forest::of("");
         for tree in ('a'..='z').take(usize::try_from(swarm.trees).expect("few trees")) {
-            truth.0.insert(tree, 0);
+            truth.0.insert(tree, swarm.drains);
             for number in 0..u16::try_from(swarm.leaves).expect("few leaves") {
                 let records = Records {
                     first: 0,
@@ -175,6 +175,14 @@ impl World {
                     request,
                     split,
                     remains,
+                }]
+            }
+            DiscoveryRequest::End { request, split } => {
+                let end = self.end(split);
+                vec![DiscoveryEvent::End {
+                    request,
+                    split,
+                    end,
                 }]
             }
             DiscoveryRequest::Resolve { request, split, .. } => {

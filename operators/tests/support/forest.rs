@@ -26,7 +26,8 @@ impl Display for Leaf {
 }
 
 /// The trees to be read, each with the path to it. A tree that is reached otherwise has the same
-/// leaves.
+/// leaves. Those on paths from 2 on are drained when they are removed, from 4 on before trees that are
+/// added.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Forest(pub(crate) BTreeMap<char, u8>);
 
@@ -77,6 +78,17 @@ impl Metadata<Leaf> for Forest {
     /// Trees up to `m` are in one place, the others in another.
     fn lists_place_of(&self, group: &char) -> bool {
         self.0.keys().any(|tree| (*tree > 'm') == (*group > 'm'))
+    }
+
+    fn interim(&self, next: &Self) -> Option<Self> {
+        let left = self.0.iter().filter(|(tree, _)| !next.0.contains_key(tree));
+        let leaving: BTreeMap<_, _> = left.filter(|(_, path)| **path >= 2).collect();
+        let first = leaving.values().any(|path| **path >= 4);
+        let listed = next.0.iter();
+        let listed = listed.filter(|(tree, _)| !first || self.0.contains_key(tree));
+        let all = listed.chain(leaving.iter().map(|(tree, path)| (*tree, *path)));
+        let interim = all.map(|(tree, path)| (*tree, *path)).collect();
+        (!leaving.is_empty()).then_some(Self(interim))
     }
 
     fn shrinks(&self, next: &Self) -> Vec<Shrink> {

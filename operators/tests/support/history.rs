@@ -39,7 +39,8 @@ pub(crate) struct Emission<S> {
 /// * **I7** Nothing is emitted of a split whose start is not durable.
 /// * **I8** A binding is exactly what was emitted at its tick; the ranges of a split join; a snapshot
 ///   has every known split once, where the records say.
-/// * Nothing is emitted past the stop of a split, or assigned that is there.
+/// * Nothing is emitted past the stop of a split, or assigned that is there; nothing is bound past the end
+///   that a split is drained to.
 /// * No tick is opened twice, over all runs, nor one that is not durably reserved.
 #[derive(Clone, Debug)]
 pub(crate) struct History<S: Split> {
@@ -49,6 +50,8 @@ pub(crate) struct History<S: Split> {
     durable: BTreeMap<S, u64>,
     /// Where splits stop, as the log says.
     stops: BTreeMap<S, u64>,
+    /// Where splits end that are drained, as the log says.
+    ends: BTreeMap<S, u64>,
     /// What was emitted at ticks that are not bound.
     emitted: BTreeMap<Tick, BTreeMap<S, (u64, u64)>>,
     failed: BTreeMap<Tick, Vec<SplitError<S>>>,
@@ -76,6 +79,7 @@ impl<S: Split<Position = u64>> History<S> {
             next: BTreeMap::new(),
             durable: BTreeMap::new(),
             stops: BTreeMap::new(),
+            ends: BTreeMap::new(),
             emitted: BTreeMap::new(),
             failed: BTreeMap::new(),
             quarantined: BTreeSet::new(),
@@ -95,6 +99,19 @@ impl<S: Split<Position = u64>> History<S> {
     /// The position up to which a split was emitted, if its start is known.
     pub(crate) fn next(&self, split: &S) -> Option<u64> {
         self.next.get(split).copied()
+    }
+
+    /// The splits whose start is known.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &S> {
+        self.next.keys()
+    }
+
+    /// Whether a split was emitted up to its stop, or up to the end that it is drained to.
+    pub(crate) fn is_at_end(&self, split: &S) -> bool {
+        let ends = [self.stops.get(split), self.ends.get(split)];
+        ends.iter()
+            .flatten()
+            .any(|end| self.next(split) >= Some(**end))
     }
 
     /// The splits that failed for good and were not readmitted.
@@ -232,6 +249,12 @@ impl<S: Split<Position = u64>> History<S> {
                 assert_eq!(before, None, "I8: {split} starts twice");
                 self.next.insert(split.clone(), *start);
             }
+            LogRecord::End { split, end } => {
+                match end {
+                    Some(end) => self.ends.insert(split.clone(), *end),
+                    None => self.ends.remove(split),
+                };
+            }
             LogRecord::Binding(binding) => self.binding(binding),
             LogRecord::Readmitted(split) => {
                 self.durably_quarantined.remove(split);
@@ -242,6 +265,7 @@ impl<S: Split<Position = u64>> History<S> {
             }
             LogRecord::Forgotten(split) => {
                 self.durable.remove(split);
+                self.ends.remove(split);
                 self.durably_quarantined.remove(split);
                 self.durably_paused.remove(split);
             }
@@ -280,6 +304,16 @@ impl<S: Split<Position = u64>> History<S> {
         for range in &binding.ranges {
             let before = bound.insert(range.split.clone(), (range.from, range.to));
             assert_eq!(before, None, "I8: {} twice at tick {tick}", range.split);
+            let skips = |error: &SplitError<S>| {
+                error.split == range.split && matches!(error.then, Aftermath::Skipped(_))
+            };
+            let end = self.ends.get(&range.split);
+            assert!(
+                end.is_none_or(|end| range.to <= *end) || binding.errors.iter().any(skips),
+                "S29: {} is bound up to {} at tick {tick}, and drained to {end:?}",
+                range.split,
+                range.to
+            );
             let position = self.durable.get_mut(&range.split);
             assert_eq!(
                 position.as_deref(),
@@ -322,6 +356,11 @@ impl<S: Split<Position = u64>> History<S> {
             quarantined, self.durably_quarantined,
             "I8: a snapshot has what is quarantined"
         );
+        let ends = snapshot.splits.iter();
+        let ends: BTreeMap<_, _> = ends
+            .filter_map(|one| Some((one.split.clone(), one.end?)))
+            .collect();
+        assert_eq!(ends, self.ends, "I8: a snapshot has where splits end");
         let paused = snapshot.splits.iter().filter(|one| one.paused);
         let paused: BTreeSet<_> = paused.map(|one| one.split.clone()).collect();
         assert_eq!(

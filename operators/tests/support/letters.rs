@@ -44,4 +44,14 @@ impl Metadata<Letter> for Letters {
     fn changed_groups(&self, next: &Self) -> Vec<Letter> {
         self.0.symmetric_difference(&next.0).copied().collect()
     }
+
+    /// Letters that are written with a capital are drained, and from `N` on before what comes is read.
+    fn interim(&self, next: &Self) -> Option<Self> {
+        let left = self.0.difference(&next.0);
+        let leaving: BTreeSet<_> = left.filter(|one| one.0.is_ascii_uppercase()).collect();
+        let first = leaving.iter().any(|one| one.0 >= 'N');
+        let listed = next.0.iter().filter(|one| !first || self.0.contains(*one));
+        let interim = listed.chain(leaving.iter().copied()).copied().collect();
+        (!leaving.is_empty()).then_some(Self(interim))
+    }
 }

@@ -181,6 +181,14 @@ impl SplitDiscovery<Letter> for WorldDiscovery {
                 let lost = lost.map(|range| (range, "deleted".to_owned())).collect();
                 DiscoveryEvent::Checked { request, lost }
             }
+            DiscoveryRequest::End { request, split } => {
+                let world = self.world.0.lock().unwrap();
+                DiscoveryEvent::End {
+                    request,
+                    split,
+                    end: world.ends.get(&split).copied().unwrap_or(0),
+                }
+            }
             DiscoveryRequest::Resolve { request, split, .. } => DiscoveryEvent::Resolved {
                 request,
                 split,

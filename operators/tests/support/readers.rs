@@ -129,8 +129,10 @@ impl<S: Simple, A: Assignor<S>> Readers<S, A> {
                 }
                 DiscoveryEvent::Found { epoch, splits }
             }
-            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
-                unreachable!("no identity is asked for, and nothing is lost")
+            DiscoveryRequest::Identify { .. }
+            | DiscoveryRequest::Judge { .. }
+            | DiscoveryRequest::End { .. } => {
+                unreachable!("no identity is asked for, and nothing is lost or drained")
             }
             DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                 request,

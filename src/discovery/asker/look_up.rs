@@ -1,4 +1,4 @@
-//! Where reading starts and stops.
+//! Where reading starts and stops, and where splits end.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,9 @@ use super::{Asker, Client, DEFINITE, Standing, TRANSIENT, client_of};
 use crate::discovery::inbox::{WantedStart, Wanting};
 use crate::discovery::outlet::Unheard;
 use crate::discovery::resolve::{Asking, Question, Resolved, Rules, resolve};
+use crate::discovery::starts::Answered;
 use crate::fetcher::ffi::control::{ControlError, Isolation};
-use crate::model::{ClientProperties, KafkaSplit, StartAt, StopAt};
+use crate::model::{ClientProperties, KafkaPosition, KafkaSplit, StartAt, StopAt};
 
 /// What each of the splits is answered.
 type Answers = Vec<(KafkaSplit, Result<Resolved, ControlError>)>;
@@ -29,13 +30,14 @@ pub(super) struct Found {
 }
 
 impl Asker {
-    /// What is to be asked about the split; `None` if it is not listed.
+    /// What is to be asked about a split; `None` if it is not listed.
     pub(super) fn rules(&self, wanted: &WantedStart) -> Option<Rules> {
         let rules = self.target.as_ref()?.topics.get(&wanted.split.topic)?;
         let start = match &wanted.rule {
             Wanting::Given(start) => {
                 return Some(Rules::new(start.clone(), StopAt::Never, false));
             }
+            Wanting::End => return Some(Rules::end()),
             Wanting::OfNewCluster if rules.starts.new_clusters.is_some() => {
                 &rules.starts.new_clusters
             }
@@ -172,16 +174,26 @@ impl Asker {
         for (split, answer) in answers {
             match answer {
                 Ok(Resolved { start, stop, rule }) => {
-                    if let Some(request) = self.starts.answered(&split) {
-                        tracing::debug!(%split, %start, rule, "resolved where reading starts");
-                        self.outlet.send(DiscoveryEvent::Resolved {
+                    let Some(Answered { request, of_end }) = self.starts.answered(&split) else {
+                        continue;
+                    };
+                    tracing::debug!(%split, %start, rule, of_end, "resolved where it starts, or ends");
+                    self.outlet.send(if of_end {
+                        let end = KafkaPosition::at(start.next);
+                        DiscoveryEvent::End {
+                            request,
+                            split,
+                            end,
+                        }
+                    } else {
+                        DiscoveryEvent::Resolved {
                             request,
                             split,
                             start,
                             stop,
                             rule,
-                        })?;
-                    }
+                        }
+                    })?;
                 }
                 Err(error) => {
                     self.starts.failed(&split, now);
@@ -192,7 +204,7 @@ impl Asker {
         let Some((split, error)) = failed else {
             return Ok(true);
         };
-        let message = format!("asking where split {split} starts failed: {error}");
+        let message = format!("asking where split {split} starts or ends failed: {error}");
         let subject = self.subject();
         self.voice.say(&subject, TRANSIENT, &message)?;
         Ok(false)

@@ -21,9 +21,9 @@ use super::claims::Claims;
 use super::commits::{Commits, Committing};
 use super::findings::Findings;
 use super::found::AllFound;
-use super::inbox::{Inbox, Post, Target};
+use super::inbox::{Inbox, Post, Target, Wanting};
 use super::outlet::{Outlet, Unheard, Voice};
-use super::starts::{Backoff, Starts};
+use super::starts::{Answered, Backoff, Starts};
 use crate::fetcher::ffi::control::{
     ATTEND_EVERY, ControlClient, ControlError, FoundTopic, TopicAnswer,
 };
@@ -188,8 +188,11 @@ impl Asker {
         self.identities.want(post.identities, post.judgements, now);
         for wanted in post.starts {
             if let Some(rules) = self.rules(&wanted) {
-                self.starts
-                    .want(wanted.request, wanted.split, rules, (now, clock));
+                let asked = Answered {
+                    request: wanted.request,
+                    of_end: wanted.rule == Wanting::End,
+                };
+                self.starts.want(asked, wanted.split, rules, (now, clock));
             }
         }
         Ok(())

@@ -53,6 +53,11 @@ impl Rules {
             rules.any(|rule| rule.group().is_some())
         })
     }
+
+    /// Those whose start is where a partition ends.
+    pub(super) fn end() -> Self {
+        Self::new(StartAt::Latest, StopAt::Never, false)
+    }
 }
 
 /// Where a partition starts and stops.

@@ -304,6 +304,25 @@ pub(super) fn judges<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done>
     )?;
     Ok(Done::Kept)
 }
+
+pub(super) fn says_where_splits_end<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let splits = driver.splits([0, 1]);
+    let (epoch, _) = driver.discover(&splits);
+    driver.until_found("D4", epoch, &splits)?;
+    for (number, split) in (1..).zip(&splits) {
+        driver.end(RequestId(number), split);
+    }
+    driver.until("D15", "where splits end", |driver| driver.ended.len() == 2)?;
+    driver.listen()?;
+    ensure(
+        "D15",
+        driver.ended.values().all(|times| *times == 1),
+        || format!("each is answered once, and it was {:?}", driver.ended),
+    )?;
+    Ok(Done::Kept)
+}
+
 pub(super) fn knows_when_it_has_found_all<R: DiscoveryRig>(
     rig: R,
     context: Context,

@@ -34,6 +34,8 @@ pub(super) struct Driver<R: DiscoveryRig> {
     pub(super) identified: BTreeMap<RequestId, BTreeSet<R::Split>>,
     /// How often each request to judge was answered.
     pub(super) judged: BTreeMap<RequestId, usize>,
+    /// How often each request for an end was answered.
+    pub(super) ended: BTreeMap<RequestId, usize>,
     /// How many lines of health were said.
     pub(super) health: usize,
 }
@@ -59,6 +61,7 @@ impl<R: DiscoveryRig> Driver<R> {
             checked: BTreeMap::new(),
             identified: BTreeMap::new(),
             judged: BTreeMap::new(),
+            ended: BTreeMap::new(),
             health: 0,
         }
     }
@@ -104,6 +107,12 @@ impl<R: DiscoveryRig> Driver<R> {
         self.requested.insert(request, split.clone());
         let split = split.clone();
         self.request(DiscoveryRequest::Judge { request, split });
+    }
+
+    pub(super) fn end(&mut self, request: RequestId, split: &R::Split) {
+        self.requested.insert(request, split.clone());
+        let split = split.clone();
+        self.request(DiscoveryRequest::End { request, split });
     }
 
     fn request(&mut self, request: DiscoveryRequest<R::Split>) -> Duration {
@@ -239,6 +248,16 @@ impl<R: DiscoveryRig> Driver<R> {
                 let splits = splits.into_iter().map(|(split, _)| split);
                 self.identified.entry(request).or_default().extend(splits);
             }
+            one @ (DiscoveryEvent::Judged { .. }
+            | DiscoveryEvent::End { .. }
+            | DiscoveryEvent::Resolved { .. }) => self.take_of_one(one)?,
+        }
+        Ok(())
+    }
+
+    /// Takes what is said of one split.
+    fn take_of_one(&mut self, event: DiscoveryEvent<R::Split>) -> Checked {
+        match event {
             DiscoveryEvent::Judged {
                 request,
                 split,
@@ -254,6 +273,20 @@ impl<R: DiscoveryRig> Driver<R> {
                     )
                 })?;
                 *self.judged.entry(request).or_default() += 1;
+            }
+            DiscoveryEvent::End {
+                request,
+                split,
+                end,
+            } => {
+                ensure("D15", self.requested.get(&request) == Some(&split), || {
+                    format!("request {request} was answered for {split}, and was not about it")
+                })?;
+                let start = self.rig.start(&split);
+                ensure("D15", !R::Split::precedes(&end, &start), || {
+                    format!("{split} starts at {start}, and is said to end at {end}")
+                })?;
+                *self.ended.entry(request).or_default() += 1;
             }
             DiscoveryEvent::Resolved {
                 request,
@@ -273,6 +306,7 @@ impl<R: DiscoveryRig> Driver<R> {
                     format!("request {request} was answered twice")
                 })?;
             }
+            _ => {}
         }
         Ok(())
     }

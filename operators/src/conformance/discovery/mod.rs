@@ -65,7 +65,7 @@ pub trait DiscoveryRig: 'static {
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 14] = [
+pub(super) const OBLIGATIONS: [Obligation; 15] = [
     Obligation {
         number: "D1",
         sentence: "Never blocks: both methods return at once",
@@ -123,10 +123,14 @@ pub(super) const OBLIGATIONS: [Obligation; 14] = [
         number: "D14",
         sentence: "Knows when it has found all: it says so then, and not while something is not known",
     },
+    Obligation {
+        number: "D15",
+        sentence: "Says where splits end: a request is answered once, with its number and its split",
+    },
 ];
 
 pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
-    let checks: [Check<R>; 14] = [
+    let checks: [Check<R>; 15] = [
         checks::never_blocks,
         checks::wakes,
         checks::tells_the_metadata,
@@ -141,6 +145,7 @@ pub(super) fn suite<R: DiscoveryRig>() -> Suite<R> {
         checks::identifies,
         checks::judges,
         checks::knows_when_it_has_found_all,
+        checks::says_where_splits_end,
     ];
     Suite {
         checks: OBLIGATIONS.into_iter().zip(checks).collect(),

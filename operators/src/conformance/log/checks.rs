@@ -78,6 +78,15 @@ impl<R: LogRig> Driver<R> {
                 epoch: MetadataEpoch(self.next),
                 at: Tick(1),
                 metadata: self.rig.metadata(self.next),
+                target: Some(self.rig.metadata(self.next + 1)),
+            },
+            LogRecord::End {
+                split: split.clone(),
+                end: Some(self.rig.position(self.next + 1)),
+            },
+            LogRecord::End {
+                split: split.clone(),
+                end: None,
             },
             LogRecord::Start {
                 split: split.clone(),
@@ -132,6 +141,7 @@ impl<R: LogRig> Driver<R> {
             reserved: bound,
             bound: Some(bound),
             metadata: None,
+            target: None,
             first: None,
             count: 1,
             splits: vec![SplitSnapshot {
@@ -142,6 +152,7 @@ impl<R: LogRig> Driver<R> {
                 identity: None,
                 unlisted_since: None,
                 stop: Some(self.rig.position(self.next + 1)),
+                end: Some(self.rig.position(self.next + 1)),
             }],
             split_epochs: SplitEpoch(self.next),
             rewound: false,

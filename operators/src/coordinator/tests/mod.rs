@@ -31,6 +31,8 @@ struct Driven {
     log_answers: bool,
     /// Where splits stop that are found, if they do.
     stop: Option<u64>,
+    /// Where splits end; of the others it cannot be asked.
+    ends: BTreeMap<Letter, u64>,
     /// The splits that exist, of those that are listed.
     exists: Letters,
     sent: Vec<(ReaderId, Directive<Letter>)>,
@@ -71,7 +73,8 @@ impl Driven {
             log: Vec::new(),
             log_answers: true,
             stop: None,
-            exists: Letters::of("abcdefghijklmnopqrstuvwxyz"),
+            ends: BTreeMap::new(),
+            exists: Letters::of("abcdefghijklmnopqrstuvwxyzADN"),
             sent: Vec::new(),
             published: Vec::new(),
             asked: Vec::new(),
@@ -110,6 +113,14 @@ impl Driven {
                         DiscoveryRequest::Check { request, .. } => DiscoveryEvent::Checked {
                             request,
                             lost: Vec::new(),
+                        },
+                        DiscoveryRequest::End { request, split } => match self.ends.get(&split) {
+                            Some(end) => DiscoveryEvent::End {
+                                request,
+                                split,
+                                end: *end,
+                            },
+                            None => continue,
                         },
                         DiscoveryRequest::Resolve { request, split, .. } => {
                             DiscoveryEvent::Resolved {

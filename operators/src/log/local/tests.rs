@@ -4,8 +4,8 @@ use super::*;
 use crate::conformance::{Kit, LogRig};
 use crate::letters::{Letter, Letters};
 use crate::log::testing::{
-    Record, appends, binding, first_appends, second_appends, snapshot, snapshot_2, snapshot_3,
-    third_appends,
+    Record, appends, binding, first_appends, fourth_appends, second_appends, snapshot, snapshot_2,
+    snapshot_3, snapshot_4, third_appends,
 };
 
 type Log = LocalLog<Letter>;
@@ -250,7 +250,8 @@ fn records_of_any_version_are_read() {
     let all = [
         ("log-v2-snapshot-v2", second_appends(), snapshot_2(2)),
         ("log-v2-snapshot-v3", third_appends(), snapshot_3(2)),
-        ("log-v2-snapshot-v4", appends(), snapshot(2)),
+        ("log-v2-snapshot-v4", fourth_appends(), snapshot_4(2)),
+        ("log-v2-snapshot-v5", appends(), snapshot(2)),
     ];
     for (name, mut written, snapshot) in all {
         let folder = tempfile::tempdir().unwrap();

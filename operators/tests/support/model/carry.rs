@@ -1,6 +1,7 @@
 //! Does what the coordinator and the readers want done.
 
 use timely_splits::coordinator::Intention;
+use timely_splits::discovery::DiscoveryRequest;
 use timely_splits::epoch::ReaderId;
 use timely_splits::event::SourceEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
@@ -65,7 +66,12 @@ impl Model {
                     reader.directives.push_back(directive);
                 }
             }
-            Intention::Ask(request) => self.asked.push_back(request),
+            Intention::Ask(request) => {
+                if let DiscoveryRequest::End { split, .. } = &request {
+                    self.watch.leaves(*split);
+                }
+                self.asked.push_back(request);
+            }
             Intention::Append(incarnation, records) => {
                 tell!(self, "coordinator -> log: {records:?}");
                 assert_eq!(
@@ -102,7 +108,13 @@ impl Model {
                     self.watch.refuses_pause(&health.subject, durably);
                 }
             }
+            SourceEvent::DrainBegun { .. } => self.drains.cut = false,
+            SourceEvent::DrainEnded { .. } => self.drains.ended = true,
             SourceEvent::MetadataAdopted { epoch, metadata } => {
+                if let Some((_, before)) = self.watch.adopted() {
+                    let gone = self.watch.gone();
+                    (self.drains).adopts(before, metadata, &self.history, gone);
+                }
                 self.watch.adopts(*epoch, metadata);
             }
             SourceEvent::SplitGone { split } => self.watch.vanishes(*split),

@@ -2,6 +2,7 @@
 //! drives it moves, one message at a time, in whatever order links would allow.
 
 mod carry;
+mod drains;
 mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,6 +20,7 @@ use timely_splits::protocol::{Command, Configuration, Directive, Report};
 use timely_splits::reader::{ReaderOptions, ReaderState, Verdict};
 use timely_splits::tick::Tick;
 
+use self::drains::Drains;
 pub(crate) use self::watch::Watch;
 use crate::forest::{Forest, Leaf};
 use crate::history::{Emission, History};
@@ -60,6 +62,7 @@ pub(crate) struct Model {
     pub(crate) preparing: VecDeque<(usize, Leaf)>,
     pub(crate) told: Vec<SourceEvent<Leaf>>,
     pub(crate) watch: Watch,
+    pub(crate) drains: Drains,
     pub(crate) history: History<Leaf>,
     /// What happened, if somebody is to read it.
     pub(crate) story: Option<Vec<String>>,
@@ -105,6 +108,7 @@ impl Model {
             preparing: VecDeque::new(),
             told: Vec::new(),
             watch: Watch::new(),
+            drains: Drains::default(),
             history: History::new(),
             story: None,
         };
@@ -132,6 +136,7 @@ impl Model {
         self.readers = (0..settings.coordinator.readers).map(reader).collect();
         let incarnation = self.watch.incarnation.next();
         self.watch = Watch::new();
+        self.drains = Drains::default();
         self.watch.incarnation = incarnation;
         self.watch.restored(self.history.durably_paused());
         for index in 0..self.readers.len() {
@@ -237,6 +242,7 @@ impl Model {
         };
         tell!(self, "coordinator <- reader {reader}: {report:?}");
         self.watch.hears(&report);
+        self.drains.cut |= matches!(report, Report::Command(Command::ConfirmMetadata));
         let now = self.clock();
         self.coordinator.handle_report(report, now);
         self.carry_out();
@@ -348,6 +354,7 @@ impl Model {
         );
         if verdict == Verdict::Emit {
             self.watch.emits(ReaderId(reader), piece);
+            self.drains.emits(piece.split, tick);
             self.history.emitted(Emission {
                 at: self.now,
                 reader: ReaderId(reader),

@@ -40,6 +40,8 @@ pub(crate) struct Watch {
     paused: BTreeSet<Leaf>,
     /// Who is to prepare for each split, and by when.
     preparing: BTreeMap<Leaf, (ReaderId, Duration)>,
+    /// Splits of which it was asked where they end.
+    leaving: BTreeSet<Leaf>,
     /// Splits that were said not to exist, once at least.
     gone: BTreeSet<Leaf>,
     drained: BTreeSet<ReaderId>,
@@ -66,6 +68,7 @@ impl Watch {
             split_epochs: BTreeMap::new(),
             paused: BTreeSet::new(),
             preparing: BTreeMap::new(),
+            leaving: BTreeSet::new(),
             gone: BTreeSet::new(),
             drained: BTreeSet::new(),
             stopping: false,
@@ -83,6 +86,11 @@ impl Watch {
 
     pub(crate) fn is_paused(&self, leaf: Leaf) -> bool {
         self.paused.contains(&leaf)
+    }
+
+    /// Splits that were said not to exist, once at least.
+    pub(crate) fn gone(&self) -> &BTreeSet<Leaf> {
+        &self.gone
     }
 
     pub(crate) fn drained(&self) -> impl Iterator<Item = ReaderId> {
@@ -127,6 +135,11 @@ impl Watch {
         self.paused.remove(&leaf);
     }
 
+    /// It is asked where a split ends.
+    pub(crate) fn leaves(&mut self, leaf: Leaf) {
+        self.leaving.insert(leaf);
+    }
+
     /// A split does not exist any more, at least for now.
     pub(crate) fn vanishes(&mut self, leaf: Leaf) {
         self.gone.insert(leaf);
@@ -147,7 +160,8 @@ impl Watch {
         let Some((reader, due)) = self.preparing.remove(&leaf) else {
             return;
         };
-        let unwanted = self.paused.contains(&leaf) || self.gone.contains(&leaf);
+        let left = [&self.paused, &self.gone, &self.leaving];
+        let unwanted = left.iter().any(|splits| splits.contains(&leaf));
         assert!(
             now >= due || unwanted,
             "{leaf} is revoked although reader {reader} is not prepared"
@@ -394,7 +408,7 @@ impl Watch {
             (
                 "records to append",
                 tables.to_append,
-                (3 + waiting) * splits + 2 * waiting + 5,
+                (5 + waiting) * splits + 2 * waiting + 5,
             ),
             ("ticks that wait", tables.ticks_waiting, waiting),
             ("positions kept", tables.kept, tables.splits),
@@ -402,6 +416,7 @@ impl Watch {
             ("deadlines", tables.deadlines, tables.splits),
             ("unsettled splits", tables.unsettled, 2 * splits + 2),
             ("seconds of moves", tables.moves, 61),
+            ("leaving splits", tables.leaving, tables.splits),
             ("splits asked about", tables.identifying, splits),
         ];
         for (what, size, bound) in bounds {

@@ -275,6 +275,7 @@ impl Field {
             }
             DiscoveryRequest::Judge { request, split } => self.judge.push((request, split)),
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
+            DiscoveryRequest::End { .. } => unreachable!("nothing is drained"),
         }
     }
 

@@ -1,0 +1,138 @@
+//! Which metadata is in force, and which splits it lists.
+
+use std::time::Duration;
+
+use super::ownership::Ownership;
+use super::{Awaited, Coordinator, Intention, Phase};
+use crate::assignor::Assignor;
+use crate::defect::{self, Defect};
+use crate::discovery::DiscoveryRequest;
+use crate::event::SourceEvent;
+use crate::log::LogRecord;
+use crate::split::{Metadata, Split};
+
+impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
+    /// Takes an answer: it is in force at once, or as soon as what it removes is drained.
+    pub(super) fn adopt(&mut self, answer: S::Metadata, now: Duration) {
+        if self.hold_metadata(&answer) {
+            return;
+        }
+        let interim = self.interim(&answer);
+        (self.answers.stored, self.after_replay) = (None, None);
+        if self.metadata.is_some() && self.accepted() == Some(&answer) {
+            return;
+        }
+        match interim {
+            Some(interim) => self.put_in_force(interim, Some(answer), now),
+            None => self.put_in_force(answer, None, now),
+        }
+    }
+
+    /// Begins a metadata epoch. What it lists and `target` does not leaves; when all that is drained,
+    /// `target` is in force.
+    pub(super) fn put_in_force(
+        &mut self,
+        metadata: S::Metadata,
+        target: Option<S::Metadata>,
+        now: Duration,
+    ) {
+        self.metadata_epoch = self.metadata_epoch.next();
+        let epoch = self.metadata_epoch;
+        self.search_again();
+        self.tell(SourceEvent::MetadataAdopted {
+            epoch,
+            metadata: metadata.clone(),
+        });
+        // An epoch that waits for the log is over. Metadata that changes while the log does not answer
+        // would otherwise fill the memory.
+        let is_metadata = |record: &LogRecord<S>| matches!(record, LogRecord::Metadata { .. });
+        self.to_append.retain(|record| !is_metadata(record));
+        self.to_append.push(LogRecord::Metadata {
+            epoch,
+            metadata: metadata.clone(),
+            target: target.clone(),
+            at: self.name_of(now),
+        });
+        let changed = match &self.metadata {
+            Some(before) => before.changed_groups(&metadata),
+            None => self.groups.keys().cloned().collect(),
+        };
+        self.planning.calm(now, self.options.calm_for);
+        self.first.get_or_insert_with(|| metadata.clone());
+        self.metadata = Some(metadata.clone());
+        // The epoch reaches every reader before any assignment that is made under it.
+        if matches!(self.phase, Phase::Running | Phase::Replaying) {
+            self.broadcast_metadata();
+        }
+        for group in changed {
+            let listed = metadata.lists_group(&group);
+            let members = self.groups.get(&group).cloned().unwrap_or_default();
+            for split in members {
+                self.list(&split, listed, now);
+            }
+        }
+        self.leave(target, now);
+        let discover = DiscoveryRequest::Discover { epoch, metadata };
+        self.intentions.push_back(Intention::Ask(discover));
+    }
+
+    /// The metadata lists a split from here on, or does not.
+    fn list(&mut self, split: &S, listed: bool, now: Duration) {
+        let at = self.name_of(now);
+        let Some(entry) = self.splits.get_mut(split) else {
+            return;
+        };
+        let was_present = entry.present();
+        let is_back = listed && entry.unlisted_since.is_some();
+        if is_back {
+            entry.is_back(at);
+        }
+        entry.reads_again = is_back
+            && self.metadata.as_ref().is_some_and(|metadata| {
+                let group = S::Metadata::group_of(split);
+                metadata.reads_again(&group)
+            });
+        if entry.reads_again {
+            self.to_read_again.insert(split.clone());
+        } else {
+            self.to_read_again.remove(split);
+        }
+        entry.listed = listed;
+        // What is there under its name when it comes back may be another one.
+        entry.verified &= listed;
+        entry.unlisted_since = match entry.unlisted_since {
+            _ if listed => None,
+            before => before.or(Some(at)),
+        };
+        if was_present
+            && !listed
+            && let Some(since) = entry.ownership.keep_from(now)
+        {
+            self.kept.remove(&(since, split.clone()));
+        }
+        match entry.ownership {
+            Ownership::Resolving(_) if !listed => {
+                self.remove(split);
+                return;
+            }
+            Ownership::Idle { .. } if listed && defect::is(Defect::ReAddedAtStart) => {
+                self.remove(split);
+                return;
+            }
+            // Readers release what is not listed by themselves, when they hear of the epoch.
+            Ownership::Assigned(reader) if !listed => {
+                entry.ownership = Ownership::Releasing(reader);
+                let due = now + self.options.release_deadline;
+                self.wait_for(split, due, Awaited::Release);
+            }
+            Ownership::Resolving(_)
+            | Ownership::Recording(_)
+            | Ownership::Idle { .. }
+            | Ownership::Assigned(_)
+            | Ownership::Releasing(_)
+            | Ownership::Quarantined { .. }
+            | Ownership::Finished { .. } => {}
+        }
+        self.reconsider(split, now);
+    }
+}
