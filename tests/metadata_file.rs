@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use timely_kafka::metadata::{FileMetadataService, MetadataError, MetadataService};
 use timely_kafka::model::{
-    ClientProperties, KafkaStream, OnReturn, StartAt, StartRules, StopAt, StreamsMetadata,
-    TopicName,
+    ClientProperties, KafkaStream, OnRemoval, OnReturn, StartAt, StartRules, StopAt,
+    StreamsMetadata, TopicName,
 };
 
 const YAML: &str = "\
@@ -328,6 +328,7 @@ streams:
     new_partitions: { before_now: 15m }
     new_clusters: latest
     on_return: read_again
+    on_removal: drain_first
     start: { topics: [a] }
     stop: end
     east:
@@ -347,7 +348,7 @@ streams:
 const RULES_JSON: &str = r#"{"clusters": {"east": {"properties": {"bootstrap.servers": "h"}},
   "start": {"properties": {"bootstrap.servers": "h"}}},
  "streams": {"orders": {"new_partitions": {"before_now": "900s"}, "new_clusters": "latest",
-  "on_return": "read_again", "start": {"topics": ["a"]},
+  "on_return": "read_again", "on_removal": "drain_first", "start": {"topics": ["a"]},
   "stop": "end", "east": {"stop": "never", "start": {"time_ms": 5}, "new_partitions": "latest",
   "new_topics": "earliest", "topics": ["a",
    {"name": "b", "start": {"positions": {"0": 17, "3": 0},
@@ -362,6 +363,7 @@ clusters.start.properties."bootstrap.servers" = "h"
 new_partitions.before_now = "900000ms"
 new_clusters = "latest"
 on_return = "read_again"
+on_removal = "drain_first"
 start.topics = ["a"]
 stop = "end"
 [streams.orders.east]
@@ -402,7 +404,8 @@ fn where_reading_starts_is_read_from_each_notation() {
             new_clusters: Some(StartAt::Latest),
             ..StartRules::default()
         })
-        .with_return(OnReturn::ReadAgain);
+        .with_return(OnReturn::ReadAgain)
+        .with_removal(OnRemoval::DrainFirst);
     stream.stop = Some(StopAt::End);
     let east = stream.clusters.get_mut("east").unwrap();
     let billing = StopAt::committed("billing", StopAt::Time { record_time_ms: 9 });

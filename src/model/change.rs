@@ -49,6 +49,10 @@ pub struct MetadataChange {
     pub properties: BTreeMap<ClusterId, BTreeSet<String>>,
     /// Rules of topics that are read before and after.
     pub rules: Vec<RuleChange>,
+    /// Topics that are removed and read to their end first.
+    pub drained: BTreeSet<(ClusterId, TopicName)>,
+    /// Topics that are added and read after that.
+    pub waiting: BTreeSet<(ClusterId, TopicName)>,
 }
 
 /// What comes and what goes.
@@ -112,7 +116,16 @@ impl MetadataChange {
             let names = differing(&here.properties, &there.properties);
             (!names.is_empty()).then(|| (id.clone(), names))
         });
+        let interim = before.with_leaving(after);
+        let only = |one: &StreamsMetadata, other: &StreamsMetadata| {
+            let (one, other) = (one.groups(), other.groups());
+            one.difference(&other).cloned().collect()
+        };
+        let drained = interim.as_ref().map(|interim| only(interim, after));
+        let waiting = interim.as_ref().map(|interim| only(after, interim));
         Self {
+            drained: drained.unwrap_or_default(),
+            waiting: waiting.unwrap_or_default(),
             streams: Changed::between(&streams(before), &streams(after)),
             clusters: Changed::between(&clusters(before), &clusters(after)),
             topics: Changed::between(&topics(before), &topics(after)),
@@ -213,7 +226,13 @@ impl Display for MetadataChange {
             lines.extend(streams.iter().map(|id| format!("{sign} stream {id}")));
             let topics = topics.iter();
             lines.extend(topics.map(|(stream, cluster, topic)| {
-                format!("{sign} stream {stream}: topic {cluster}/{topic}")
+                let group = (cluster.clone(), topic.clone());
+                let remark = match () {
+                    () if self.drained.contains(&group) => ", which is read to its end first",
+                    () if self.waiting.contains(&group) => ", after what is read to its end",
+                    () => "",
+                };
+                format!("{sign} stream {stream}: topic {cluster}/{topic}{remark}")
             }));
         }
         for (cluster, names) in &self.properties {
@@ -236,7 +255,7 @@ mod tests {
     use super::*;
     use timely_splits::loss::LossPolicy;
 
-    use crate::model::{KafkaStream, LossRules, OnReturn, StartAt, StartRules, StopAt};
+    use crate::model::{KafkaStream, LossRules, OnRemoval, OnReturn, StartAt, StartRules, StopAt};
 
     fn metadata(password: &str, start: Option<StartAt>) -> StreamsMetadata {
         let east = ClientProperties::new()
@@ -256,6 +275,28 @@ mod tests {
 
         assert!(change.is_empty());
         assert_eq!(change.to_string(), "nothing changes");
+    }
+
+    #[test]
+    fn what_is_drained_and_what_waits_for_that_are_told() {
+        let of = |cluster: &str| {
+            let stream = KafkaStream::new().with_topics(cluster, ["orders"]).unwrap();
+            let stream = stream.with_removal(OnRemoval::DrainFirst);
+            StreamsMetadata::new()
+                .with_cluster(cluster, ClientProperties::new())
+                .and_then(|metadata| metadata.with_stream("orders", stream))
+                .unwrap()
+        };
+
+        let change = MetadataChange::between(&of("east"), &of("west"));
+
+        assert_eq!(
+            change.to_string(),
+            "- cluster east\n\
+             - stream orders: topic east/orders, which is read to its end first\n\
+             + cluster west\n\
+             + stream orders: topic west/orders, after what is read to its end"
+        );
     }
 
     #[test]

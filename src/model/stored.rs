@@ -13,8 +13,8 @@ use super::stored_starts::{StartsMessage, TopicStartsMessage, restore_starts, st
 use super::stored_stops::{StopMessage, TopicStopMessage, restore_stop, stop_messages};
 use super::{
     ClientProperties, ClusterId, ClusterMetadata, Generation, KafkaClusterId, KafkaIdentity,
-    KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, OnReturn, Partition,
-    StartAt, StopAt, StreamId, StreamTopics, StreamsMetadata, TopicId, TopicName,
+    KafkaPosition, KafkaSplit, KafkaStream, LeaderEpoch, NameError, Offset, OnRemoval, OnReturn,
+    Partition, StartAt, StopAt, StreamId, StreamTopics, StreamsMetadata, TopicId, TopicName,
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -87,6 +87,9 @@ struct StreamMessage {
     /// 1: resume, 2: read again.
     #[prost(uint32, optional, tag = "10")]
     on_return: Option<u32>,
+    /// 1: cut, 2: drain, 3: drain first.
+    #[prost(uint32, optional, tag = "11")]
+    on_removal: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -215,6 +218,11 @@ impl Stored for StreamsMetadata {
                     OnReturn::Resume => 1,
                     OnReturn::ReadAgain => 2,
                 }),
+                on_removal: described.on_removal.map(|on_removal| match on_removal {
+                    OnRemoval::Cut => 1,
+                    OnRemoval::Drain => 2,
+                    OnRemoval::DrainFirst => 3,
+                }),
             });
         MetadataMessage {
             clusters: clusters.collect(),
@@ -247,6 +255,19 @@ impl Stored for StreamsMetadata {
                 Some(rule) => {
                     let words = format!(
                         "what becomes of what comes back, {rule}, is not known: use the version that \
+                         wrote it"
+                    );
+                    return Err(StoredError::new(WHAT, words));
+                }
+            };
+            described.on_removal = match stream.on_removal {
+                None => None,
+                Some(1) => Some(OnRemoval::Cut),
+                Some(2) => Some(OnRemoval::Drain),
+                Some(3) => Some(OnRemoval::DrainFirst),
+                Some(rule) => {
+                    let words = format!(
+                        "what becomes of what is removed, {rule}, is not known: use the version that \
                          wrote it"
                     );
                     return Err(StoredError::new(WHAT, words));
@@ -358,6 +379,7 @@ mod tests {
                 ..StartRules::default()
             })
             .with_return(OnReturn::ReadAgain)
+            .with_removal(OnRemoval::DrainFirst)
             .with_stop("east", StopAt::End)
             .and_then(|stream| stream.with_topic_stop("east", "retry", StopAt::Never))
             .unwrap()

@@ -8,8 +8,8 @@ use timely_splits::loss::{LossKind, LossPolicy};
 use timely_splits::split::{Metadata, Shrink};
 
 use super::{
-    ClientProperties, ClusterId, KafkaSplit, LossRules, NameError, StartAt, StartRules, StopAt,
-    StreamId, TopicName,
+    ClientProperties, ClusterId, KafkaSplit, LossRules, NameError, OnRemoval, StartAt, StartRules,
+    StopAt, StreamId, TopicName,
 };
 
 /// All that a metadata service says at one time.
@@ -47,6 +47,9 @@ pub struct KafkaStream {
     /// What becomes of a topic that comes back; `None` leaves it to other streams that read it, and
     /// without them its partitions are resumed.
     pub on_return: Option<OnReturn>,
+    /// What becomes of topics that are removed from it; `None` leaves it to other streams that read them,
+    /// and without them they are cut.
+    pub on_removal: Option<OnRemoval>,
 }
 
 /// What becomes of the partitions of a topic that was not listed for a while and comes back.
@@ -144,6 +147,13 @@ impl KafkaStream {
     #[must_use]
     pub fn with_return(mut self, on_return: OnReturn) -> Self {
         self.on_return = Some(on_return);
+        self
+    }
+
+    /// The same with `on_removal` for topics that are removed.
+    #[must_use]
+    pub fn with_removal(mut self, on_removal: OnRemoval) -> Self {
+        self.on_removal = Some(on_removal);
         self
     }
 
@@ -257,6 +267,10 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
         read.any(|stream| stream.on_return == Some(OnReturn::ReadAgain))
     }
 
+    fn interim(&self, next: &Self) -> Option<Self> {
+        self.with_leaving(next)
+    }
+
     fn lists_place_of(&self, (cluster, _): &Self::Group) -> bool {
         let mut streams = self.streams.values();
         self.clusters.contains_key(cluster)
@@ -285,7 +299,7 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
 
 impl StreamsMetadata {
     /// The topics to read, each with its cluster, of clusters that are described.
-    fn groups(&self) -> BTreeSet<(ClusterId, TopicName)> {
+    pub(super) fn groups(&self) -> BTreeSet<(ClusterId, TopicName)> {
         let clusters = self.topics().into_iter();
         let described = clusters.filter(|(cluster, _)| self.clusters.contains_key(*cluster));
         described

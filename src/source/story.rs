@@ -127,6 +127,17 @@ fn tell_life(event: &SourceEvent<KafkaSplit>) {
         SourceEvent::SplitFinished { split, position } => {
             tracing::debug!("split {split}: finished at {position}");
         }
+        SourceEvent::DrainBegun { epoch, splits } => tracing::info!(
+            "metadata {epoch} is in force until what the last answer removes is read to its end: {}",
+            counted(*splits, "split")
+        ),
+        SourceEvent::SplitLeaves { split, end } => {
+            tracing::debug!("split {split}: leaves, and ends at {end}");
+        }
+        SourceEvent::DrainEnded { splits, cut } => tracing::info!(
+            "what was removed is read to its end, but for {cut} of {}; the last answer is in force",
+            counted(*splits, "split")
+        ),
         SourceEvent::AllFound { splits } => {
             tracing::info!("{} in all; none is added", counted(*splits, "split"));
         }

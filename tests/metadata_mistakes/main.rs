@@ -8,6 +8,7 @@
 mod fields;
 mod hints;
 mod properties;
+mod removal;
 mod starts;
 mod stops;
 

@@ -242,7 +242,7 @@ fn killed_in_moves() {
     assert_rest_comes(&world, &plan, written);
 }
 
-fn kill_all(run: &Run) {
+pub(crate) fn kill_all(run: &Run) {
     for process in run.processes() {
         process.kill();
     }

@@ -10,6 +10,7 @@ mod backlogs;
 mod campaign;
 mod changes;
 mod crashes;
+mod drains;
 mod failures;
 mod front;
 mod frontiers;
@@ -46,6 +47,7 @@ fn main() {
         campaign::trials(),
         changes::trials(),
         crashes::trials(),
+        drains::trials(),
         failures::trials(),
         frontiers::trials(),
         histories::trials(),

@@ -7,6 +7,7 @@
 
 mod json;
 mod losses;
+mod removal;
 mod starts;
 mod stops;
 mod toml;

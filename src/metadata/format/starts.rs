@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::removal::ON_REMOVAL;
 use super::walk::{Walk, join, listed};
 use super::{Entry, Node, Value};
 use crate::model::loss::LOSSES;
@@ -55,7 +56,10 @@ pub(super) fn is_rule(entry: &Entry) -> bool {
         Value::Map { entries, .. } => entries.iter().any(|field| field.key == "topics"),
         _ => false,
     };
-    let names = RULES.iter().chain(&LOSSES).chain([&STOP, &ON_RETURN]);
+    let names = RULES
+        .iter()
+        .chain(&LOSSES)
+        .chain([&STOP, &ON_RETURN, &ON_REMOVAL]);
     names.into_iter().any(|name| *name == entry.key) && !has_topics
 }
 

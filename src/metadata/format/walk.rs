@@ -263,6 +263,7 @@ impl Walk<'_> {
         let entries = self.named(entry, field, expected).unwrap_or_default();
         let (rules, clusters): (Vec<_>, Vec<_>) = entries.into_iter().partition(|one| is_rule(one));
         stream.on_return = self.on_return(&rules, field);
+        stream.on_removal = self.on_removal(&rules, field);
         stream.starts = self.starts(&rules, field);
         stream.stop = self.stop(&rules, field);
         stream.losses = self.losses(&rules, field);

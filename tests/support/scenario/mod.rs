@@ -14,6 +14,7 @@
 
 pub(crate) mod brokers;
 pub(crate) mod child;
+pub(crate) mod drains;
 pub(crate) mod exactly;
 pub(crate) mod load;
 pub(crate) mod observed;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::brokers::Brokers;
+use super::drains;
 use super::exactly::assert_exact;
 use super::plan::{Backend, Service};
 use super::replays;
@@ -30,6 +31,8 @@ pub(crate) fn all<B: Brokers + 'static>() -> Vec<(&'static str, Scenario<B>)> {
             "a_topic_that_takes_the_place_of_another_is_read_exactly",
             replaced_topic,
         ),
+        ("what_is_removed_is_read_to_where_it_ended", drains::drained),
+        ("what_comes_is_read_after_what_goes", drains::drained_first),
         (
             "bound_ticks_are_given_again_and_reading_goes_on",
             replays::given_again,
