@@ -7,18 +7,12 @@ use std::time::Instant;
 use timely_splits::fetcher::{Fetched, Piece};
 
 use super::ffi::{Flow, NativeError, NativeRecord, Receiver, TopicKey};
-use super::table::{Reading, Slot, Table};
+use super::table::{PartitionKey, Reading, Slot, Table};
 use crate::model::{KafkaPosition, KafkaSplit, LeaderEpoch, Offset};
 use crate::records::{BatchBuilder, BatchGuard, RecordBatch, RecordParts};
 
 /// What a fetcher of Kafka hands over.
 pub(super) type KafkaFetched = Fetched<KafkaSplit, RecordBatch>;
-
-/// The most records in one batch.
-const BATCH_RECORDS_MAX: usize = 16 * 1024;
-
-/// The bytes at which a batch is ended.
-const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
 /// The most messages that one call takes off a queue, so that those that give no bytes are bounded
 /// too.
@@ -28,20 +22,29 @@ const MESSAGES_MAX: usize = 64 * 1024;
 ///
 /// # Invariants
 ///
-/// At most one run of records is open, that of the split whose message came last.
+/// At most one run is open, that of the split whose message came last. While it is, its position in the
+/// table is behind.
 pub(super) struct Drain<'a> {
     table: &'a mut Table,
     builder: &'a mut BatchBuilder,
     fetched: &'a mut Vec<KafkaFetched>,
     /// The bytes of all batches that are alive.
     in_use: &'a Arc<AtomicUsize>,
-    /// The split whose records are in the builder, and the position before them.
-    run: Option<(Slot, KafkaPosition)>,
+    run: Option<Run>,
     bytes_max: usize,
     bytes: usize,
     messages: usize,
     records: u64,
     failed: Vec<(Reading, NativeError)>,
+}
+
+/// Messages of one split, one behind the other. Its records are in the builder.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    key: PartitionKey,
+    slot: Slot,
+    start: KafkaPosition,
+    next: KafkaPosition,
 }
 
 /// What a [`Drain`] came to.
@@ -88,25 +91,53 @@ impl<'a> Drain<'a> {
         }
     }
 
+    /// The run of a partition, which becomes the open one; `None` if the partition is not in the table:
+    /// its message was fetched under an assignment that is over.
+    #[inline]
+    fn run_of(&mut self, key: PartitionKey) -> Option<&mut Run> {
+        if self.run.is_none_or(|run| run.key != key) {
+            self.begin_run(key);
+        }
+        self.run.as_mut()
+    }
+
+    fn begin_run(&mut self, key: PartitionKey) {
+        self.end_run();
+        self.run = self.table.find(key).map(|slot| {
+            let next = self.table.at(slot).next;
+            Run {
+                key,
+                slot,
+                start: next,
+                next,
+            }
+        });
+    }
+
     fn end_run(&mut self) {
-        let Some((slot, start)) = self.run.take() else {
+        let Some(run) = self.run.take().filter(Run::has_moved) else {
             return;
         };
-        let reading = self.table.at(slot);
-        let batch = self.builder.finish(&reading.split);
-        let bytes = batch.bytes();
-        let guard = Arc::new(BatchGuard::new(self.in_use, bytes));
+        let reading = self.table.at(run.slot);
+        reading.next = run.next;
+        let batch = (!self.builder.is_empty()).then(|| {
+            let batch = self.builder.finish(&reading.split);
+            let guard = Arc::new(BatchGuard::new(self.in_use, batch.memory_bytes()));
+            batch.with_guard(guard)
+        });
+        let bytes = batch.as_ref().map_or(0, RecordBatch::memory_bytes);
         self.bytes += bytes;
         self.fetched.push(Fetched::Piece(Piece {
             split: reading.split.clone(),
             split_epoch: reading.split_epoch,
-            start,
-            end: reading.next,
+            start: run.start,
+            end: run.next,
             bytes,
-            batch: Some(batch.with_guard(guard)),
+            batch,
         }));
     }
 
+    #[inline]
     fn flow(&mut self) -> Flow {
         self.messages += 1;
         let enough = self.bytes + self.builder.bytes() >= self.bytes_max;
@@ -119,29 +150,26 @@ impl<'a> Drain<'a> {
 
     /// Whether something was made of the messages: one piece is moved however little is asked for.
     fn has_pieces(&self) -> bool {
-        self.run.is_some() || !self.fetched.is_empty()
+        self.run.as_ref().is_some_and(Run::has_moved) || !self.fetched.is_empty()
+    }
+}
+
+impl Run {
+    fn has_moved(&self) -> bool {
+        self.next != self.start
     }
 }
 
 impl Receiver for Drain<'_> {
+    #[inline]
     fn record(&mut self, topic: TopicKey, partition: i32, record: &NativeRecord<'_>) -> Flow {
-        // What is not in the table was fetched under an assignment that is over.
-        let Some(slot) = self.table.find((topic, partition)) else {
+        let offset = Offset::new(record.offset().cast_unsigned());
+        // Positions join; a record before them was handed over.
+        let run = self.run_of((topic, partition));
+        let Some(run) = run.filter(|run| offset >= run.next.next) else {
             return self.flow();
         };
-        let offset = Offset::new(record.offset().cast_unsigned());
-        if self.run.is_none_or(|(open, _)| open != slot) {
-            self.end_run();
-        }
-        let reading = self.table.at(slot);
-        if offset < reading.next.next {
-            // Positions join; a record before them was handed over.
-            return self.flow();
-        }
-        if self.run.is_none() {
-            self.run = Some((slot, reading.next));
-        }
-        reading.next = KafkaPosition::after(offset, record.leader_epoch().map(LeaderEpoch));
+        run.next = KafkaPosition::after(offset, record.leader_epoch().map(LeaderEpoch));
         self.builder.push(&RecordParts {
             offset,
             record_time: record.time(),
@@ -150,50 +178,29 @@ impl Receiver for Drain<'_> {
         });
         record.for_each_header(|name, value| self.builder.push_header(name, value));
         self.records += 1;
-        let flow = self.flow();
-        if self.builder.len() >= BATCH_RECORDS_MAX || self.builder.bytes() >= BATCH_BYTES_MAX {
+        if self.builder.is_full() {
             self.end_run();
         }
-        flow
+        self.flow()
     }
 
     fn end(&mut self, topic: TopicKey, partition: i32, next: i64, high: Option<i64>) -> Flow {
-        let Some(slot) = self.table.find((topic, partition)) else {
-            return self.flow();
-        };
-        let is_open = self.run.is_some_and(|(open, _)| open == slot);
-        let reading = self.table.at(slot);
         let next = Offset::new(u64::try_from(next).unwrap_or_default());
-        let high = high.and_then(|high| u64::try_from(high).ok());
-        let is_held_back = high.is_some_and(|high| high > next.get());
-        reading.held_back = is_held_back.then(|| (next, Instant::now()));
-        if next > reading.next.next {
-            let start = reading.next;
-            reading.next.next = next;
-            if !is_open {
-                let piece = Piece {
-                    split: reading.split.clone(),
-                    split_epoch: reading.split_epoch,
-                    start,
-                    end: reading.next,
-                    bytes: 0,
-                    batch: None,
-                };
-                self.fetched.push(Fetched::Piece(piece));
-            }
+        if let Some(run) = self.run_of((topic, partition)) {
+            run.next.next = run.next.next.max(next);
+            let slot = run.slot;
+            let high = high.and_then(|high| u64::try_from(high).ok());
+            let is_held_back = high.is_some_and(|high| high > next.get());
+            self.table.at(slot).held_back = is_held_back.then(|| (next, Instant::now()));
         }
         self.flow()
     }
 
     fn failed(&mut self, topic: TopicKey, partition: i32, error: NativeError) -> Flow {
         let key = (topic, partition);
-        if let Some(slot) = self.table.find(key) {
-            if self.run.is_some_and(|(open, _)| open == slot) {
-                self.end_run();
-            }
-            if let Some(reading) = self.table.remove(key) {
-                self.failed.push((reading, error));
-            }
+        self.end_run();
+        if let Some(reading) = self.table.remove(key) {
+            self.failed.push((reading, error));
         }
         self.flow()
     }

@@ -301,7 +301,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
         let part = |builder: &mut BatchBuilder| {
             (!builder.is_empty()).then(|| {
                 let part = builder.finish(&split);
-                let guard = Arc::new(BatchGuard::new(&self.in_use, part.bytes()));
+                let guard = Arc::new(BatchGuard::new(&self.in_use, part.memory_bytes()));
                 part.with_guard(guard)
             })
         };

@@ -37,21 +37,31 @@ pub struct RecordBatch {
 ///
 /// `index` is not empty and consists of whole entries that are valid for `payload`, and the headers
 /// of every record are whole.
-#[derive(PartialEq, Eq)]
 pub(super) struct BatchContent {
     pub(super) split: KafkaSplit,
     pub(super) index: Bytes,
     pub(super) payload: Bytes,
+    /// The bytes of memory that are held for the records, with what is left over.
+    memory: usize,
+}
+
+/// Equal if the records are, however much memory is held for them.
+impl PartialEq for BatchContent {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.split, &self.index, &self.payload) == (&other.split, &other.index, &other.payload)
+    }
 }
 
 impl RecordBatch {
-    /// A batch of what upholds the invariants of [`BatchContent`].
-    pub(super) fn new(split: KafkaSplit, index: Bytes, payload: Bytes) -> Self {
+    /// A batch of what upholds the invariants of [`BatchContent`], and for which `memory` bytes are
+    /// held.
+    pub(super) fn new(split: KafkaSplit, index: Bytes, payload: Bytes, memory: usize) -> Self {
         Self {
             content: Some(Arc::new(BatchContent {
                 split,
                 index,
                 payload,
+                memory,
             })),
             guard: None,
         }
@@ -90,11 +100,18 @@ impl RecordBatch {
         self.content.is_none()
     }
 
-    /// The memory, in bytes, that the records and their index take.
+    /// The bytes that the records and their index take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.content()
             .map_or(0, |content| content.index.len() + content.payload.len())
+    }
+
+    /// The bytes of memory that the batch keeps: its [`bytes`](Self::bytes), and as much again at most
+    /// that was reserved and is left over.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.content().map_or(0, |content| content.memory)
     }
 
     /// The smallest offset, `None` if there are no records.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::entry::{ENTRY_BYTES, Entry, HEADER_LENGTHS_BYTES, NULL_LENGTH, length};
+use super::pool::Pool;
 use super::{RecordBatch, RecordTime};
 use crate::model::{KafkaSplit, Offset};
 
@@ -21,8 +22,9 @@ pub struct RecordParts<'a> {
 
 /// Collects records of one split into a [`RecordBatch`].
 ///
-/// A builder is kept and used again: it asks for as much memory as the batch before took, so that
-/// batches of like size cost two allocations for their content, however many records they have.
+/// A builder is kept and used again: the memory of batches that are gone is that of later ones, as
+/// long as batches are about a quarter of a mebibyte. So such a batch costs a few allocations of a
+/// few bytes, however many records it has. A small batch is copied into memory of its size.
 ///
 /// # Invariants
 ///
@@ -56,9 +58,19 @@ pub struct RecordParts<'a> {
 pub struct BatchBuilder {
     index: Vec<Entry>,
     payload: Vec<u8>,
-    /// Lengths of index and payload of the batch before.
-    before: (usize, usize),
+    indexes: Pool<Entry>,
+    payloads: Pool<u8>,
 }
+
+/// The most records of a batch that is made of pooled memory alone.
+const INDEX_RECORDS: usize = 2 * 1024;
+
+/// The bytes at which a payload is full.
+const PAYLOAD_FULL_BYTES: usize = 256 * 1024;
+
+/// The bytes that are reserved for a payload, so that few of the records that make it full make it
+/// grow.
+const PAYLOAD_BYTES: usize = PAYLOAD_FULL_BYTES + 64 * 1024;
 
 impl BatchBuilder {
     /// A builder without records.
@@ -84,8 +96,7 @@ impl BatchBuilder {
             record.offset
         );
         if self.index.is_empty() {
-            self.index.reserve(self.before.0);
-            self.payload.reserve(self.before.1);
+            self.begin();
         }
         self.index.push(Entry::new(
             record.offset.get(),
@@ -94,10 +105,22 @@ impl BatchBuilder {
             record.key,
             record.value,
         ));
-        self.payload
-            .extend_from_slice(record.key.unwrap_or_default());
-        self.payload
-            .extend_from_slice(record.value.unwrap_or_default());
+        if let Some(key) = record.key {
+            self.payload.extend_from_slice(key);
+        }
+        if let Some(value) = record.value {
+            self.payload.extend_from_slice(value);
+        }
+    }
+
+    /// Has memory at hand for a batch.
+    fn begin(&mut self) {
+        if self.index.capacity() == 0 {
+            self.index = self.indexes.take(INDEX_RECORDS);
+        }
+        if self.payload.capacity() == 0 {
+            self.payload = self.payloads.take(PAYLOAD_BYTES);
+        }
     }
 
     /// Adds a header to the record that was pushed last, after the headers that it has.
@@ -128,8 +151,15 @@ impl BatchBuilder {
         self.index.is_empty()
     }
 
-    /// The memory, in bytes, that a batch of the records so far takes.
+    /// Whether the next record would better be in another batch.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.index.len() >= INDEX_RECORDS || self.payload.len() >= PAYLOAD_FULL_BYTES
+    }
+
+    /// The memory, in bytes, that the records so far and their index take.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> usize {
         (self.index.len() * ENTRY_BYTES).saturating_add(self.payload.len())
     }
@@ -140,32 +170,31 @@ impl BatchBuilder {
         if self.is_empty() {
             return RecordBatch::default();
         }
-        self.before = (self.index.len(), self.payload.len());
-        let mut index = std::mem::take(&mut self.index);
-        let mut payload = std::mem::take(&mut self.payload);
-        trim(&mut index);
-        trim(&mut payload);
-        RecordBatch::new(
-            split.clone(),
-            Bytes::from_owner(Index(index)),
-            payload.into(),
-        )
+        let reserved = self.index.capacity() * ENTRY_BYTES + self.payload.capacity();
+        let is_worth_it = self.bytes() >= reserved / 2;
+        let memory = if is_worth_it { reserved } else { self.bytes() };
+        let (index, payload) = if is_worth_it {
+            let index = std::mem::take(&mut self.index);
+            let payload = std::mem::take(&mut self.payload);
+            (
+                self.indexes.lend(index, INDEX_RECORDS),
+                self.payloads.lend(payload, PAYLOAD_BYTES),
+            )
+        } else {
+            let index = Bytes::copy_from_slice(bytemuck::cast_slice(&self.index));
+            let payload = Bytes::copy_from_slice(&self.payload);
+            self.clear();
+            (index, payload)
+        };
+        RecordBatch::new(split.clone(), index, payload, memory)
     }
-}
 
-/// Gives memory back that more than a quarter of the content would be wasted on.
-fn trim<V>(content: &mut Vec<V>) {
-    if content.capacity() - content.len() > content.len() / 4 {
-        content.shrink_to_fit();
-    }
-}
-
-/// The finished index, as bytes.
-struct Index(Vec<Entry>);
-
-impl AsRef<[u8]> for Index {
-    fn as_ref(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0)
+    /// Forgets the records. What one of them made grow beyond measure is given back.
+    fn clear(&mut self) {
+        self.index.clear();
+        self.index.shrink_to(INDEX_RECORDS);
+        self.payload.clear();
+        self.payload.shrink_to(PAYLOAD_BYTES);
     }
 }
 
@@ -174,34 +203,57 @@ mod tests {
     use super::*;
     use crate::records::testing::{parts, split};
 
-    #[test]
-    fn a_batch_like_the_one_before_asks_for_memory_once() {
-        let mut builder = BatchBuilder::new();
-        for offset in 0..1_000 {
-            builder.push(&parts(offset, Some(b"key"), Some(b"value")));
+    /// A batch of `records` records with values of 100 bytes.
+    fn batch_of(builder: &mut BatchBuilder, records: u64) -> RecordBatch {
+        for offset in 0..records {
+            builder.push(&parts(offset, None, Some(&[7; 100])));
         }
-        let bytes = builder.bytes();
-        let batch = builder.finish(&split("east", 0));
+        builder.finish(&split("east", 0))
+    }
 
-        builder.push(&parts(1_000, Some(b"key"), Some(b"value")));
-
-        assert_eq!(batch.bytes(), bytes);
-        assert!(builder.index.capacity() >= 1_000);
-        assert!(builder.payload.capacity() >= 8_000);
+    fn place_of(batch: &RecordBatch) -> *const u8 {
+        batch.values().next().unwrap().unwrap().as_ptr()
     }
 
     #[test]
-    fn memory_follows_the_size_of_the_batch_before() {
+    fn a_batch_is_made_of_the_memory_of_one_that_is_gone() {
         let mut builder = BatchBuilder::new();
-        builder.push(&parts(0, None, Some(&vec![7; 1 << 20])));
+        let first = batch_of(&mut builder, 2_000);
+        let place = place_of(&first);
+        let row = first.iter().next().unwrap().to_record();
+        drop(first);
+
+        let second = batch_of(&mut builder, 2_000);
+        assert_ne!(place_of(&second), place, "a row still has it");
+        drop(row);
+        let third = batch_of(&mut builder, 2_000);
+
+        assert_eq!(place_of(&third), place);
+        assert_eq!(third.len(), 2_000);
+        assert!((third.bytes()..=2 * third.bytes()).contains(&third.memory_bytes()));
+    }
+
+    #[test]
+    fn a_small_batch_takes_what_it_needs() {
+        let mut builder = BatchBuilder::new();
+        for records in 1..100 {
+            let batch = batch_of(&mut builder, records);
+
+            let records = usize::try_from(records).unwrap();
+            assert_eq!(batch.bytes(), records * (ENTRY_BYTES + 100));
+            assert_eq!(batch.memory_bytes(), batch.bytes());
+        }
+        assert!(builder.payload.capacity() >= PAYLOAD_BYTES);
+    }
+
+    #[test]
+    fn what_one_record_made_grow_is_given_back() {
+        let mut builder = BatchBuilder::new();
+        builder.push(&parts(0, None, Some(&vec![7; 8 << 20])));
         drop(builder.finish(&split("east", 0)));
         builder.push(&parts(1, None, Some(b"small")));
-        assert!(builder.payload.capacity() >= 1 << 20);
 
-        drop(builder.finish(&split("east", 0)));
-        builder.push(&parts(2, None, Some(b"small")));
-
-        assert!(builder.payload.capacity() < 100);
+        assert!(builder.payload.capacity() < 2 * PAYLOAD_BYTES);
     }
 
     #[test]

@@ -138,7 +138,8 @@ pub(super) fn read_frame(frame: FrameBytes) -> Result<RecordBatch, FrameError> {
         partition: Partition(header.partition),
         generation: Generation(header.generation),
     };
-    Ok(RecordBatch::new(split, index, payload))
+    let memory = index.len() + payload.len();
+    Ok(RecordBatch::new(split, index, payload, memory))
 }
 
 /// Checks the invariants of a batch, record by record.

@@ -15,6 +15,7 @@ mod builder;
 mod entry;
 mod frame;
 mod guard;
+mod pool;
 mod record;
 mod record_ref;
 mod stream;

@@ -128,6 +128,8 @@ pub(crate) trait Receiver {
 #[derive(Debug)]
 pub(crate) struct NativeRecord<'a> {
     raw: *const sys::rd_kafka_message_t,
+    /// The leader epoch it was written under, negative if the broker does not tell.
+    leader_epoch: i32,
     /// It is only lent during the callback.
     lent: PhantomData<&'a sys::rd_kafka_message_t>,
 }
@@ -142,32 +144,47 @@ static VALUES_IN_PLACE: LazyLock<bool> = LazyLock::new(|| {
 });
 
 impl<'a> NativeRecord<'a> {
+    /// # Safety
+    ///
+    /// `raw` is a message that is alive for `'a` and carries no error.
+    unsafe fn new(raw: *const sys::rd_kafka_message_t) -> Self {
+        Self {
+            raw,
+            // SAFETY: the message is alive.
+            leader_epoch: unsafe { sys::rd_kafka_message_leader_epoch(raw) },
+            lent: PhantomData,
+        }
+    }
+
     /// Its offset.
+    #[inline]
     pub(crate) fn offset(&self) -> i64 {
         // SAFETY: the message is alive for as long as `self` is lent.
         unsafe { (*self.raw).offset }
     }
 
     /// Its key.
+    #[inline]
     pub(crate) fn key(&self) -> Option<&'a [u8]> {
         // SAFETY: as above; librdkafka gives pointer and length of one part of the message.
         unsafe { slice((*self.raw).key, (*self.raw).key_len) }
     }
 
     /// Its value.
+    #[inline]
     pub(crate) fn value(&self) -> Option<&'a [u8]> {
         // SAFETY: as above.
         unsafe { slice((*self.raw).payload, (*self.raw).len) }
     }
 
     /// The leader epoch it was written under, if the broker tells.
+    #[inline]
     pub(crate) fn leader_epoch(&self) -> Option<i32> {
-        // SAFETY: the message is alive.
-        let leader_epoch = unsafe { sys::rd_kafka_message_leader_epoch(self.raw) };
-        (leader_epoch >= 0).then_some(leader_epoch)
+        (self.leader_epoch >= 0).then_some(self.leader_epoch)
     }
 
     /// Its timestamp.
+    #[inline]
     pub(crate) fn time(&self) -> RecordTime {
         let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         // SAFETY: the message is alive, and the kind is ours to write.
@@ -191,9 +208,10 @@ impl<'a> NativeRecord<'a> {
     /// To be asked for the headers of a record that has none costs librdkafka more than all the rest
     /// of it: it makes a buffer to read their count from. The count is looked at here instead, where
     /// Kafka's format has it: in the byte behind the value, zero if there are no headers.
+    #[inline]
     fn has_no_headers(&self) -> bool {
         // Only the format that has headers has leader epochs.
-        let has_count = *VALUES_IN_PLACE && self.leader_epoch().is_some();
+        let has_count = self.leader_epoch >= 0 && *VALUES_IN_PLACE;
         // SAFETY: the message is alive, and librdkafka lends a value that is not empty where it read
         // it. (One that is empty lies elsewhere.) In the format of this record it went on to read the
         // headers from there, at least their count, so the byte behind the value is one of the same
@@ -212,6 +230,7 @@ impl<'a> NativeRecord<'a> {
         }
     }
 
+    #[inline(never)]
     fn visit_headers(&self, mut visit: impl FnMut(&'a [u8], Option<&'a [u8]>)) {
         let mut headers = ptr::null_mut();
         // SAFETY: the message is alive. Headers are parsed at the first call and then belong to it.
@@ -352,10 +371,8 @@ unsafe fn hand_over<R: Receiver>(
     };
     match code {
         0 => {
-            let record = NativeRecord {
-                raw: message,
-                lent: PhantomData,
-            };
+            // SAFETY: the message is alive during the call, and has no error.
+            let record = unsafe { NativeRecord::new(message) };
             receiver.record(topic, partition, &record)
         }
         EOF => {
