@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::entry::{ENTRY_BYTES, Entry, HEADER_LENGTHS_BYTES, NULL_LENGTH, length};
+use super::entry::{ENTRY_BYTES, Entry, length};
 use super::pool::Pool;
-use super::{RecordBatch, RecordTime};
+use super::{RecordBatch, RecordTime, WireError, varint, wire};
 use crate::model::{KafkaSplit, Offset};
 
 /// One record as it is put into a batch: borrowed, and without its headers.
@@ -54,7 +54,7 @@ pub struct RecordParts<'a> {
 /// }
 /// # Ok::<(), timely_kafka::model::NameError>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BatchBuilder {
     index: Vec<Entry>,
     payload: Vec<u8>,
@@ -71,6 +71,17 @@ const PAYLOAD_FULL_BYTES: usize = 256 * 1024;
 /// The bytes that are reserved for a payload, so that few of the records that make it full make it
 /// grow.
 const PAYLOAD_BYTES: usize = PAYLOAD_FULL_BYTES + 64 * 1024;
+
+impl Default for BatchBuilder {
+    fn default() -> Self {
+        Self {
+            index: Vec::new(),
+            payload: Vec::new(),
+            indexes: Pool::new(INDEX_RECORDS),
+            payloads: Pool::new(PAYLOAD_BYTES),
+        }
+    }
+}
 
 impl BatchBuilder {
     /// A builder without records.
@@ -96,7 +107,8 @@ impl BatchBuilder {
             record.offset
         );
         if self.index.is_empty() {
-            self.begin();
+            self.indexes.fill(&mut self.index);
+            self.payloads.fill(&mut self.payload);
         }
         self.index.push(Entry::new(
             record.offset.get(),
@@ -113,16 +125,6 @@ impl BatchBuilder {
         }
     }
 
-    /// Has memory at hand for a batch.
-    fn begin(&mut self) {
-        if self.index.capacity() == 0 {
-            self.index = self.indexes.take(INDEX_RECORDS);
-        }
-        if self.payload.capacity() == 0 {
-            self.payload = self.payloads.take(PAYLOAD_BYTES);
-        }
-    }
-
     /// Adds a header to the record that was pushed last, after the headers that it has.
     ///
     /// # Panics
@@ -130,13 +132,13 @@ impl BatchBuilder {
     /// If no record was pushed.
     pub fn push_header(&mut self, key: &[u8], value: Option<&[u8]>) {
         let record = self.index.last_mut().expect("a header follows its record");
-        let content = value.unwrap_or_default();
-        let value_length = value.map_or(NULL_LENGTH, length);
-        self.payload.extend_from_slice(&length(key).to_ne_bytes());
-        self.payload.extend_from_slice(&value_length.to_ne_bytes());
+        let mut bytes = varint::push(&mut self.payload, i64::from(length(key)));
         self.payload.extend_from_slice(key);
+        let value_length = value.map_or(-1, |value| i64::from(length(value)));
+        bytes += varint::push(&mut self.payload, value_length);
+        let content = value.unwrap_or_default();
         self.payload.extend_from_slice(content);
-        record.extend_headers(HEADER_LENGTHS_BYTES + key.len() + content.len());
+        record.extend_headers(bytes + key.len() + content.len());
     }
 
     /// How many records were pushed.
@@ -170,31 +172,40 @@ impl BatchBuilder {
         if self.is_empty() {
             return RecordBatch::default();
         }
-        let reserved = self.index.capacity() * ENTRY_BYTES + self.payload.capacity();
-        let is_worth_it = self.bytes() >= reserved / 2;
-        let memory = if is_worth_it { reserved } else { self.bytes() };
-        let (index, payload) = if is_worth_it {
-            let index = std::mem::take(&mut self.index);
-            let payload = std::mem::take(&mut self.payload);
-            (
-                self.indexes.lend(index, INDEX_RECORDS),
-                self.payloads.lend(payload, PAYLOAD_BYTES),
-            )
-        } else {
-            let index = Bytes::copy_from_slice(bytemuck::cast_slice(&self.index));
-            let payload = Bytes::copy_from_slice(&self.payload);
-            self.clear();
-            (index, payload)
-        };
+        let (index, index_memory) = self.indexes.finish(&mut self.index);
+        let (payload, payload_memory) = self.payloads.finish(&mut self.payload);
+        let memory = index_memory + payload_memory;
         RecordBatch::new(split.clone(), index, payload, memory)
     }
 
-    /// Forgets the records. What one of them made grow beyond measure is given back.
-    fn clear(&mut self) {
-        self.index.clear();
-        self.index.shrink_to(INDEX_RECORDS);
-        self.payload.clear();
-        self.payload.shrink_to(PAYLOAD_BYTES);
+    /// A batch of the records in `wire`, whose bytes it shares: one record batch as Kafka stores and sends
+    /// it, in format 2 and not compressed. Its checksum is not looked at.
+    ///
+    /// For whoever has such bytes; what [`push`](Self::push) copies is only indexed here.
+    ///
+    /// # Errors
+    ///
+    /// If it is not what it should be.
+    ///
+    /// # Panics
+    ///
+    /// If records were pushed and not finished.
+    pub fn share(&mut self, split: &KafkaSplit, wire: Bytes) -> Result<RecordBatch, WireError> {
+        assert!(
+            self.is_empty(),
+            "what was pushed is finished before other bytes are shared"
+        );
+        self.indexes.fill(&mut self.index);
+        if let Err(error) = wire::index(&wire, &mut self.index) {
+            self.index.clear();
+            return Err(error);
+        }
+        if self.is_empty() {
+            return Ok(RecordBatch::default());
+        }
+        let (index, memory) = self.indexes.finish(&mut self.index);
+        let memory = memory + wire.len();
+        Ok(RecordBatch::new(split.clone(), index, wire, memory))
     }
 }
 

@@ -9,23 +9,22 @@ use super::{RecordTime, RecordTimeType};
 /// The size of an [`Entry`] in bytes.
 pub(super) const ENTRY_BYTES: usize = size_of::<Entry>();
 
-/// The size in bytes of what stands before each header: the lengths of its key and of its value.
-pub(super) const HEADER_LENGTHS_BYTES: usize = 2 * size_of::<u32>();
-
-/// Kafka's own length of a value that is null, -1 in 32 bits. A real length has 31.
-pub(super) const NULL_LENGTH: u32 = u32::MAX;
-
 const KEY_NULL: u32 = 1;
 const VALUE_NULL: u32 = 1 << 1;
 const TIME_CREATE: u32 = 1 << 2;
 const TIME_LOG_APPEND: u32 = 1 << 3;
-const FLAGS: u32 = KEY_NULL | VALUE_NULL | TIME_CREATE | TIME_LOG_APPEND;
+/// Where the gaps stand, three bits each.
+const VALUE_GAP: u32 = 4;
+const HEADERS_GAP: u32 = 7;
+const GAP: u32 = 0b111;
+const FLAGS: u32 = (1 << 10) - 1;
 
 /// Where one record lies in the payload of its batch, and what is not in the payload.
 ///
-/// Key, value and headers of a record lie one behind the other from `start` on, so that one position
-/// and three lengths are enough. A record without headers has an entry as long as any other, and
-/// nothing in the payload.
+/// Key, value and headers of a record lie one behind the other from `start` on, as Kafka has them, so
+/// that one position, three lengths and two gaps are enough: in a payload that was taken as it came
+/// the length of the value stands before it, and before the headers how many there are. A record
+/// without headers has an entry as long as any other.
 ///
 /// # Invariants
 ///
@@ -43,7 +42,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a record, without headers, whose key and value lie at `start`.
+    /// The entry of a record, without headers, whose key and value lie at `start` without a gap.
     #[inline]
     pub(super) fn new(
         offset: u64,
@@ -69,11 +68,21 @@ impl Entry {
         }
     }
 
+    /// The same record with `value` bytes between its key and its value, and `headers` bytes between
+    /// that and `length` bytes of headers.
+    ///
+    /// A gap holds a number of 32 bits as Kafka writes it, five bytes at most.
+    #[inline]
+    pub(super) fn with_gaps(mut self, value: usize, headers: usize, length: u32) -> Self {
+        debug_assert!(value <= GAP as usize && headers <= GAP as usize);
+        self.flags |= (value as u32 & GAP) << VALUE_GAP | (headers as u32 & GAP) << HEADERS_GAP;
+        self.headers_length = length;
+        self
+    }
+
     /// Counts `bytes` more as headers of this record.
     pub(super) fn extend_headers(&mut self, bytes: usize) {
-        // A record has less than 2 GiB in Kafka, where each header takes two bytes or more; here it
-        // takes eight. Only half a billion of them in one record could get here, and librdkafka
-        // needs tens of gigabytes for those.
+        // They are written as Kafka writes them, and a record has less than 2 GiB there.
         self.headers_length = u32::try_from(bytes)
             .ok()
             .and_then(|bytes| self.headers_length.checked_add(bytes))
@@ -103,14 +112,24 @@ impl Entry {
 
     #[inline]
     pub(super) fn value(&self) -> Option<Range<usize>> {
-        let start = self.start() + self.key_length as usize;
+        let start = self.value_start();
         (self.flags & VALUE_NULL == 0).then(|| start..start + self.value_length as usize)
     }
 
     #[inline]
     pub(super) fn headers(&self) -> Range<usize> {
-        let start = self.start() + self.key_length as usize + self.value_length as usize;
+        let start = self.value_start() + self.value_length as usize + self.gap(HEADERS_GAP);
         start..start + self.headers_length as usize
+    }
+
+    #[inline]
+    fn value_start(&self) -> usize {
+        self.start() + self.key_length as usize + self.gap(VALUE_GAP)
+    }
+
+    #[inline]
+    fn gap(&self, at: u32) -> usize {
+        (self.flags >> at & GAP) as usize
     }
 
     /// Whether the entry says nothing that contradicts itself or a payload of `payload` bytes.
@@ -118,7 +137,8 @@ impl Entry {
     pub(super) fn is_valid(&self, payload: usize) -> bool {
         let lengths = u64::from(self.key_length)
             + u64::from(self.value_length)
-            + u64::from(self.headers_length);
+            + u64::from(self.headers_length)
+            + (self.gap(VALUE_GAP) + self.gap(HEADERS_GAP)) as u64;
         let end = self.start.checked_add(lengths);
         let both = |flags| self.flags & flags == flags;
         end.is_some_and(|end| end <= payload as u64)
@@ -139,6 +159,6 @@ impl Entry {
 pub(super) fn length(part: &[u8]) -> u32 {
     u32::try_from(part.len())
         .ok()
-        .filter(|length| *length != NULL_LENGTH)
+        .filter(|length| *length <= i32::MAX.cast_unsigned())
         .expect("Kafka's lengths have 31 bits")
 }

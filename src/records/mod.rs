@@ -22,6 +22,8 @@ mod stream;
 #[cfg(test)]
 mod testing;
 mod time;
+mod varint;
+mod wire;
 
 pub use self::batch::{RecordBatch, Records};
 pub use self::builder::{BatchBuilder, RecordParts};
@@ -30,3 +32,4 @@ pub use self::record::Record;
 pub use self::record_ref::{HeaderRef, Headers, RecordRef};
 pub use self::stream::BatchStream;
 pub use self::time::{RecordTime, RecordTimeType};
+pub use self::wire::WireError;

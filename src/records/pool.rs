@@ -14,36 +14,54 @@ const WAITING_MAX: usize = 16;
 ///
 /// # Invariants
 ///
-/// What waits is empty, and of about the capacity that was asked for: at most twice as much.
+/// What waits is empty, and has room for as much as it should, and twice as much at most.
 #[derive(Clone, Debug)]
 pub(super) struct Pool<V> {
+    capacity: usize,
     home: Sender<Vec<V>>,
     waiting: Receiver<Vec<V>>,
 }
 
-impl<V> Default for Pool<V> {
-    fn default() -> Self {
-        let (home, waiting) = bounded(WAITING_MAX);
-        Self { home, waiting }
-    }
-}
-
 impl<V: Pod + Send> Pool<V> {
-    /// An empty vector with room for `capacity` values at least.
-    pub(super) fn take(&self, capacity: usize) -> Vec<V> {
-        let mut vector = self.waiting.try_recv().unwrap_or_default();
-        vector.reserve(capacity);
-        vector
+    /// A pool of vectors with room for `capacity` values.
+    pub(super) fn new(capacity: usize) -> Self {
+        let (home, waiting) = bounded(WAITING_MAX);
+        Self {
+            capacity,
+            home,
+            waiting,
+        }
     }
 
-    /// The content of a vector, which comes back when nobody shares it any more. One that has grown
-    /// beyond twice of `capacity` does not.
-    pub(super) fn lend(&self, content: Vec<V>, capacity: usize) -> Bytes {
-        let fits = content.capacity() <= 2 * capacity;
-        Bytes::from_owner(Lent {
-            content,
-            home: fits.then(|| self.home.clone()),
-        })
+    /// Has `vector`, which is empty, have room.
+    #[inline]
+    pub(super) fn fill(&self, vector: &mut Vec<V>) {
+        if vector.capacity() < self.capacity {
+            *vector =
+                (self.waiting.try_recv()).unwrap_or_else(|_| Vec::with_capacity(self.capacity));
+        }
+    }
+
+    /// The content of `vector`, which is empty afterwards, and the bytes of memory that it takes: at most
+    /// twice as many as it has.
+    ///
+    /// If it fills half of its memory, that comes back when nobody shares the content any more.
+    /// Otherwise it is copied.
+    pub(super) fn finish(&self, vector: &mut Vec<V>) -> (Bytes, usize) {
+        let has_grown = vector.capacity() > 2 * self.capacity;
+        if vector.len() < vector.capacity() / 2 {
+            let content = Bytes::copy_from_slice(bytemuck::cast_slice(vector));
+            vector.clear();
+            if has_grown {
+                *vector = Vec::new();
+            }
+            let memory = content.len();
+            return (content, memory);
+        }
+        let content = std::mem::take(vector);
+        let memory = content.capacity() * size_of::<V>();
+        let home = (!has_grown).then(|| self.home.clone());
+        (Bytes::from_owner(Lent { content, home }), memory)
     }
 }
 

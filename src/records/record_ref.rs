@@ -5,8 +5,8 @@ use std::fmt;
 use std::iter::FusedIterator;
 
 use super::batch::BatchContent;
-use super::entry::{Entry, HEADER_LENGTHS_BYTES, NULL_LENGTH};
-use super::{Record, RecordTime};
+use super::entry::Entry;
+use super::{Record, RecordTime, varint};
 use crate::model::{KafkaSplit, Offset};
 
 /// A record in a [`RecordBatch`](super::RecordBatch).
@@ -93,7 +93,12 @@ impl fmt::Debug for RecordRef<'_> {
     }
 }
 
+/// The length that Kafka writes for what is null.
+const NULL_LENGTH: i64 = -1;
+
 /// The headers of a record, in the order in which they were written.
+///
+/// They lie in the payload as Kafka writes them.
 #[derive(Clone)]
 pub struct Headers<'a> {
     rest: &'a [u8],
@@ -104,14 +109,14 @@ impl<'a> Headers<'a> {
         Self { rest: bytes }
     }
 
-    /// Whether what is left consists of whole headers.
-    pub(super) fn all_whole(mut self) -> bool {
+    /// How many headers there are, `None` if what is left does not consist of whole ones.
+    pub(super) fn whole(mut self) -> Option<usize> {
+        let mut count = 0;
         while !self.rest.is_empty() {
-            if self.next().is_none() {
-                return false;
-            }
+            self.next()?;
+            count += 1;
         }
-        true
+        Some(count)
     }
 }
 
@@ -120,13 +125,14 @@ impl<'a> Iterator for Headers<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<HeaderRef<'a>> {
-        let (lengths, rest) = self.rest.split_first_chunk::<HEADER_LENGTHS_BYTES>()?;
-        let [key_length, value_length] = bytemuck::cast::<_, [u32; 2]>(*lengths);
-        let (key, rest) = rest.split_at_checked(key_length as usize)?;
+        let mut rest = self.rest;
+        let key_length = usize::try_from(varint::take(&mut rest)?).ok()?;
+        let (key, mut rest) = rest.split_at_checked(key_length)?;
+        let value_length = varint::take(&mut rest)?;
         let (value, rest) = if value_length == NULL_LENGTH {
             (None, rest)
         } else {
-            let (value, rest) = rest.split_at_checked(value_length as usize)?;
+            let (value, rest) = rest.split_at_checked(usize::try_from(value_length).ok()?)?;
             (Some(value), rest)
         };
         self.rest = rest;

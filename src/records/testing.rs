@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 
-use super::{BatchBuilder, Record, RecordBatch, RecordParts, RecordTime, RecordTimeType};
+use super::{BatchBuilder, Record, RecordBatch, RecordParts, RecordTime, RecordTimeType, varint};
 use crate::model::{ClusterId, Generation, KafkaSplit, Offset, Partition, TopicName};
 
 pub(super) fn split(cluster: &str, partition: i32) -> KafkaSplit {
@@ -106,4 +106,48 @@ pub(super) fn rows() -> impl Strategy<Value = Vec<Record>> {
         };
         rows.into_iter().map(record).collect()
     })
+}
+
+/// The bytes of `rows`, which are of one split and have one kind of time, as Kafka writes them.
+pub(super) fn wire_of(rows: &[Record]) -> Vec<u8> {
+    let first = rows.first();
+    let base_offset = first.map_or(0, |row| row.offset.get()).cast_signed();
+    let base_time = first.map_or(0, |row| row.record_time.millis);
+    let is_appended = first.is_some_and(|row| row.record_time.kind == RecordTimeType::LogAppend);
+    let mut records = Vec::new();
+    for row in rows {
+        let mut record = vec![0];
+        varint::push(&mut record, row.record_time.millis.wrapping_sub(base_time));
+        varint::push(&mut record, row.offset.get().cast_signed() - base_offset);
+        let mut push_part = |record: &mut Vec<u8>, part: Option<&Bytes>| {
+            varint::push(
+                record,
+                part.map_or(-1, |part| i64::try_from(part.len()).unwrap()),
+            );
+            record.extend_from_slice(part.map_or(&[], |part| &part[..]));
+        };
+        push_part(&mut record, row.key.as_ref());
+        push_part(&mut record, row.value.as_ref());
+        varint::push(&mut record, i64::try_from(row.headers.len()).unwrap());
+        for (key, value) in &row.headers {
+            push_part(&mut record, Some(key));
+            push_part(&mut record, value.as_ref());
+        }
+        varint::push(&mut records, i64::try_from(record.len()).unwrap());
+        records.extend(record);
+    }
+    let length = u32::try_from(49 + records.len()).unwrap();
+    let attributes = if is_appended { 1_u16 << 3 } else { 0 };
+    let mut wire = Vec::new();
+    wire.extend(base_offset.to_be_bytes());
+    wire.extend(length.to_be_bytes());
+    wire.extend([0, 0, 0, 5, 2, 0, 0, 0, 0]); // leader epoch, format, checksum
+    wire.extend(attributes.to_be_bytes());
+    wire.extend([0; 4]); // the last offset
+    wire.extend(base_time.to_be_bytes());
+    wire.extend(base_time.to_be_bytes());
+    wire.extend([0xff; 14]); // no producer
+    wire.extend(u32::try_from(rows.len()).unwrap().to_be_bytes());
+    wire.extend(records);
+    wire
 }

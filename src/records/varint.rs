@@ -1,0 +1,104 @@
+//! Numbers as Kafka writes them within records: of variable length, with the sign in the lowest bit.
+//!
+//! See the [format of record batches](https://kafka.apache.org/documentation/#recordbatch).
+
+/// Takes a number off the front of `bytes`; `None` if they end within it, or if it has more than 64
+/// bits.
+#[inline]
+pub(super) fn take(bytes: &mut &[u8]) -> Option<i64> {
+    let (&first, rest) = bytes.split_first()?;
+    // Nearly all numbers in a record are lengths and differences below 64.
+    if first < 0x80 {
+        *bytes = rest;
+        return Some(signed(u64::from(first)));
+    }
+    let mut number = u64::from(first & 0x7f);
+    for (index, &byte) in rest.iter().enumerate().take(9) {
+        let part = u64::from(byte & 0x7f);
+        let shift = 7 * (index as u32 + 1);
+        if part
+            .checked_shl(shift)
+            .is_none_or(|shifted| shifted >> shift != part)
+        {
+            return None;
+        }
+        number |= part << shift;
+        if byte < 0x80 {
+            *bytes = &rest[index + 1..];
+            return Some(signed(number));
+        }
+    }
+    None
+}
+
+/// Writes a number behind what is in `bytes`, and says how many bytes it took.
+pub(super) fn push(bytes: &mut Vec<u8>, number: i64) -> usize {
+    let mut rest = (number << 1 ^ number >> 63).cast_unsigned();
+    let before = bytes.len();
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes.len() - before
+}
+
+#[inline]
+fn signed(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(number: i64, small in -70_i64..70, after in any::<u8>()) {
+            for number in [number, small, i64::MIN, i64::MAX] {
+                let mut bytes = Vec::new();
+                let length = push(&mut bytes, number);
+                assert_eq!(bytes.len(), length);
+                for cut in 0..length {
+                    assert_eq!(take(&mut &bytes[..cut]), None, "{number} cut to {cut}");
+                }
+                bytes.push(after);
+
+                let mut rest = &bytes[..];
+                assert_eq!(take(&mut rest), Some(number));
+                assert_eq!(rest, [after]);
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let mut rest = &bytes[..];
+            while take(&mut rest).is_some() {}
+        }
+    }
+
+    /// The numbers of the format's own description, and one that has more than 64 bits.
+    #[test]
+    fn known_numbers_are_read() {
+        let known: [(&[u8], Option<i64>); 7] = [
+            (&[0], Some(0)),
+            (&[1], Some(-1)),
+            (&[2], Some(1)),
+            (&[0xac, 0x02], Some(150)),
+            (&[0xff; 10], None),
+            (
+                &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
+                Some(i64::MIN),
+            ),
+            (
+                &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+                None,
+            ),
+        ];
+        for (bytes, number) in known {
+            assert_eq!(take(&mut &*bytes), number, "{bytes:x?}");
+        }
+    }
+}
