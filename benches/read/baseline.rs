@@ -6,7 +6,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use crate::measure::{Measurement, Meter};
+use crate::meter::{Measurement, Meter};
 use crate::native::Queue;
 use crate::{Arguments, Mode, Outcome, TOPIC, source};
 
@@ -22,12 +22,12 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outco
         list.add_partition_offset(TOPIC, partition, Offset::Offset(0))?;
     }
 
-    let mut meter = Meter::start(arguments);
+    let mut meter = Meter::start(arguments.records);
     let consumer: BaseConsumer = config.create()?;
     if mode == Mode::Poll {
         consumer.assign(&list)?;
         poll(&consumer, &mut meter)?;
-        return Ok(meter.stop(mode));
+        return Ok(meter.stop(mode.name()));
     }
     let queue = Queue::of(&consumer, TOPIC, partitions)?;
     consumer.assign(&list)?;
@@ -36,13 +36,13 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outco
     } else {
         queue.read_callbacks(&mut meter)?;
     }
-    Ok(meter.stop(mode))
+    Ok(meter.stop(mode.name()))
 }
 
 fn poll(consumer: &BaseConsumer, meter: &mut Meter) -> Outcome<()> {
     while !meter.is_done() {
         match consumer.poll(Duration::from_millis(100)) {
-            Some(Ok(message)) => meter.record(message.payload_len()),
+            Some(Ok(message)) => meter.records(1, message.payload_len()),
             Some(Err(KafkaError::PartitionEOF(_))) | None => {}
             Some(Err(error)) => return Err(error.into()),
         }

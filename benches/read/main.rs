@@ -31,7 +31,8 @@
 )]
 
 mod baseline;
-mod measure;
+#[path = "../meter.rs"]
+mod meter;
 mod native;
 mod report;
 mod server;
@@ -42,7 +43,7 @@ use std::process::{Command, Stdio};
 
 use clap::{Parser, ValueEnum};
 
-use measure::Measurement;
+use meter::Measurement;
 use server::Server;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

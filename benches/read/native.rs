@@ -1,41 +1,24 @@
-//! Calls of librdkafka and of the system that have no safe face outside the crate.
+//! Calls of librdkafka that have no safe face outside the crate.
 #![expect(
     unsafe_code,
     reason = "the bare loops are what the source is compared with; each block says why it is sound"
 )]
 
 use std::ffi::{CString, c_void};
-use std::mem::MaybeUninit;
 use std::ptr;
-use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
 use crate::Outcome;
-use crate::measure::Meter;
+use crate::meter::Meter;
 
 /// How long one call waits for records.
 const WAIT_MS: i32 = 100;
 
 /// The most records of one batch call.
 const BATCH: usize = 1_000;
-
-/// The CPU time of this process, user and system.
-pub(crate) fn cpu() -> Duration {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the system writes to the place that is given to it; zeroes are a valid value too.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let time = |value: libc::timeval| {
-        let micros = value.tv_sec * 1_000_000 + value.tv_usec;
-        Duration::from_micros(micros.unsigned_abs())
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
-}
 
 /// One queue that the partitions of a consumer are forwarded to.
 pub(crate) struct Queue<'a> {
@@ -143,7 +126,7 @@ unsafe fn count_message(
         )
     };
     if code == 0 {
-        meter.record(length);
+        meter.records(1, length);
     } else if code != Code::RD_KAFKA_RESP_ERR__PARTITION_EOF as i32 {
         return Err(code);
     }

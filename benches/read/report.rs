@@ -1,7 +1,7 @@
 //! The table at the end.
 
 use crate::Mode;
-use crate::measure::Measurement;
+use crate::meter::{Measurement, Spread};
 
 /// Prints medians and extremes, and how the source compares within each round.
 pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
@@ -54,24 +54,4 @@ pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
         "source-with-file/source {:>5.3} ({:.3}..{:.3}) of its records a second, the median of rounds",
         ratio.median, ratio.least, ratio.most,
     );
-}
-
-/// How figures lie.
-struct Spread {
-    median: f64,
-    least: f64,
-    most: f64,
-}
-
-impl Spread {
-    fn of(figures: impl Iterator<Item = f64>) -> Self {
-        let mut figures: Vec<f64> = figures.collect();
-        figures.sort_by(f64::total_cmp);
-        let at = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
-        Self {
-            median: at(figures.len() / 2),
-            least: at(0),
-            most: at(figures.len().saturating_sub(1)),
-        }
-    }
 }

@@ -12,7 +12,7 @@ use timely_kafka::timely::dataflow::channels::pact::Pipeline;
 use timely_kafka::timely::dataflow::operators::{Operator, Probe};
 use timely_kafka::{KafkaSource, LocalLog, ReadOptions, Subscription, TimeMap};
 
-use crate::measure::{Measurement, Meter};
+use crate::meter::{Measurement, Meter};
 use crate::{Arguments, Mode, NAME, Outcome, TOPIC};
 
 /// What is particular to the cluster: where it is, and that a fetch which finds nothing must not
@@ -48,7 +48,7 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outco
     // On the disk of the build, since that of temporary files may be memory.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let log = (mode == Mode::SourceWithFile).then(|| folder.path().join("log"));
-    let meter = Arc::new(Mutex::new(Meter::start(arguments)));
+    let meter = Arc::new(Mutex::new(Meter::start(arguments.records)));
     let outcome = Arc::new(Mutex::new(None));
     let source = build(servers, log.as_deref())?;
     let shared = Arc::clone(&outcome);
@@ -78,7 +78,7 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outco
                                 meter.records(records, bytes);
                                 if meter.is_done() {
                                     *measured.lock().unwrap_or_else(PoisonError::into_inner) =
-                                        Some(meter.stop(mode));
+                                        Some(meter.stop(mode.name()));
                                     control.stop();
                                 }
                             });

@@ -73,9 +73,9 @@ impl Entry {
     ///
     /// A gap holds a number of 32 bits as Kafka writes it, five bytes at most.
     #[inline]
-    pub(super) fn with_gaps(mut self, value: usize, headers: usize, length: u32) -> Self {
-        debug_assert!(value <= GAP as usize && headers <= GAP as usize);
-        self.flags |= (value as u32 & GAP) << VALUE_GAP | (headers as u32 & GAP) << HEADERS_GAP;
+    pub(super) fn with_gaps(mut self, value: u32, headers: u32, length: u32) -> Self {
+        debug_assert!(value <= GAP && headers <= GAP);
+        self.flags |= (value & GAP) << VALUE_GAP | (headers & GAP) << HEADERS_GAP;
         self.headers_length = length;
         self
     }

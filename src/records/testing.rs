@@ -119,7 +119,7 @@ pub(super) fn wire_of(rows: &[Record]) -> Vec<u8> {
         let mut record = vec![0];
         varint::push(&mut record, row.record_time.millis.wrapping_sub(base_time));
         varint::push(&mut record, row.offset.get().cast_signed() - base_offset);
-        let mut push_part = |record: &mut Vec<u8>, part: Option<&Bytes>| {
+        let push_part = |record: &mut Vec<u8>, part: Option<&Bytes>| {
             varint::push(
                 record,
                 part.map_or(-1, |part| i64::try_from(part.len()).unwrap()),

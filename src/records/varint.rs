@@ -6,26 +6,34 @@
 /// bits.
 #[inline]
 pub(super) fn take(bytes: &mut &[u8]) -> Option<i64> {
-    let (&first, rest) = bytes.split_first()?;
-    // Nearly all numbers in a record are lengths and differences below 64.
-    if first < 0x80 {
-        *bytes = rest;
-        return Some(signed(u64::from(first)));
-    }
-    let mut number = u64::from(first & 0x7f);
-    for (index, &byte) in rest.iter().enumerate().take(9) {
-        let part = u64::from(byte & 0x7f);
-        let shift = 7 * (index as u32 + 1);
-        if part
-            .checked_shl(shift)
-            .is_none_or(|shifted| shifted >> shift != part)
-        {
+    // Nearly all numbers in a record are lengths and differences of one or two bytes.
+    let (number, rest) = match **bytes {
+        [first, ref rest @ ..] if first < MORE => (u64::from(first), rest),
+        [first, second, ref rest @ ..] if second < MORE => {
+            (u64::from(first & !MORE) | u64::from(second) << 7, rest)
+        }
+        _ => take_long(bytes)?,
+    };
+    *bytes = rest;
+    Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+}
+
+/// Set in each byte of a number but its last.
+const MORE: u8 = 0x80;
+
+/// A number of whatever length, and what comes behind it.
+#[inline(never)]
+fn take_long(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0;
+    for (index, byte) in bytes.iter().enumerate().take(10) {
+        let part = u64::from(byte & !MORE);
+        let shifted = part << (7 * index);
+        if shifted >> (7 * index) != part {
             return None;
         }
-        number |= part << shift;
-        if byte < 0x80 {
-            *bytes = &rest[index + 1..];
-            return Some(signed(number));
+        number |= shifted;
+        if *byte < MORE {
+            return Some((number, &bytes[index + 1..]));
         }
     }
     None
@@ -36,16 +44,11 @@ pub(super) fn push(bytes: &mut Vec<u8>, number: i64) -> usize {
     let mut rest = (number << 1 ^ number >> 63).cast_unsigned();
     let before = bytes.len();
     while rest >= 0x80 {
-        bytes.push(rest as u8 | 0x80);
+        bytes.push((rest & 0x7f) as u8 | 0x80);
         rest >>= 7;
     }
-    bytes.push(rest as u8);
+    bytes.push((rest & 0x7f) as u8);
     bytes.len() - before
-}
-
-#[inline]
-fn signed(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
 #[cfg(test)]

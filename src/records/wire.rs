@@ -41,7 +41,7 @@ pub(super) const HEAD_BYTES: usize = 61;
 const UNCOUNTED_BYTES: u64 = 12;
 
 /// The most bytes of a number of 32 bits.
-const NUMBER_BYTES: usize = 5;
+const NUMBER_BYTES: u32 = 5;
 
 const CODEC: u16 = 0b111;
 const LOG_APPEND_TIME: u16 = 1 << 3;
@@ -133,41 +133,46 @@ impl Records<'_> {
     #[inline]
     fn next(&self, rest: &mut &[u8]) -> Option<Entry> {
         let length = usize::try_from(varint::take(rest)?).ok()?;
-        let (mut record, after) = rest.split_at_checked(length)?;
-        *rest = after;
-        let (_attributes, fields) = record.split_first()?;
-        record = fields;
-        let time = self.times.of(varint::take(&mut record)?);
-        let offset = self.base_offset.checked_add(varint::take(&mut record)?)?;
-        let key_length = varint::take(&mut record)?;
-        let start = self.position_of(record);
-        let key = part_of(&mut record, key_length)?;
-        let before_length = record.len();
-        let value_length = varint::take(&mut record)?;
-        let value_gap = before_length - record.len();
-        let value = part_of(&mut record, value_length)?;
-        let before_count = record.len();
-        let count = varint::take(&mut record)?;
-        let headers_gap = before_count - record.len();
+        let left = rest.len().checked_sub(length)?;
+        // Attributes, none of which is in use.
+        *rest = rest.get(1..)?;
+        let time = self.times.of(varint::take(rest)?);
+        let offset = self.base_offset.checked_add(varint::take(rest)?)?;
+        let key_length = varint::take(rest)?;
+        let start = rest.as_ptr().addr() - self.wire.as_ptr().addr();
+        let key = part_of(rest, key_length)?;
+        let before_length = rest.len();
+        let value_length = varint::take(rest)?;
+        let value_gap = gap(before_length - rest.len())?;
+        let value = part_of(rest, value_length)?;
+        let before_count = rest.len();
+        let count = varint::take(rest)?;
+        let headers_gap = gap(before_count - rest.len())?;
+        let headers_length = rest.len().checked_sub(left)?;
+        let (headers, after) = rest.split_at_checked(headers_length)?;
         // Most have no headers.
         let is_whole = if count == 0 {
-            record.is_empty()
+            headers.is_empty()
         } else {
-            Headers::new(record).whole() == usize::try_from(count).ok()
+            Headers::new(headers).whole() == usize::try_from(count).ok()
         };
-        if headers_gap > NUMBER_BYTES || value_gap > NUMBER_BYTES || !is_whole {
+        if !is_whole {
             return None;
         }
+        *rest = after;
         let offset = u64::try_from(offset).ok()?;
-        let headers = u32::try_from(record.len()).ok()?;
-        Some(Entry::new(offset, time, start, key, value).with_gaps(value_gap, headers_gap, headers))
+        let headers_length = u32::try_from(headers_length).ok()?;
+        let entry = Entry::new(offset, time, start, key, value);
+        Some(entry.with_gaps(value_gap, headers_gap, headers_length))
     }
+}
 
-    /// Where in the batch `rest`, a part of it up to the end of a record, begins.
-    #[inline]
-    fn position_of(&self, rest: &[u8]) -> usize {
-        rest.as_ptr().addr() - self.wire.as_ptr().addr()
-    }
+/// The bytes that a number of 32 bits took; `None` if it has more.
+#[inline]
+fn gap(bytes: usize) -> Option<u32> {
+    u32::try_from(bytes)
+        .ok()
+        .filter(|bytes| *bytes <= NUMBER_BYTES)
 }
 
 /// Takes `length` bytes off the front of `record`, `None` inside if it is that of null.

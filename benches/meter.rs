@@ -1,11 +1,13 @@
-//! The cost of reading.
+//! What reading costs, for the benchmarks that include this file.
+#![expect(
+    unsafe_code,
+    reason = "the system tells the CPU time of a process by a call that has no safe face"
+)]
 
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-
-use crate::native::cpu;
-use crate::{Arguments, Mode};
 
 /// What one way to read came to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,21 +35,15 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Starts to measure.
-    pub(crate) fn start(arguments: &Arguments) -> Self {
+    /// Starts to measure the reading of `expected` records.
+    pub(crate) fn start(expected: u64) -> Self {
         Self {
-            expected: arguments.records,
+            expected,
             cpu_before: cpu(),
             first: None,
             records: 0,
             bytes: 0,
         }
-    }
-
-    /// Counts one record.
-    #[inline]
-    pub(crate) fn record(&mut self, bytes: usize) {
-        self.records(1, bytes);
     }
 
     /// Counts records and the bytes of their values.
@@ -67,16 +63,51 @@ impl Meter {
     }
 
     /// What it came to, up to this moment.
-    pub(crate) fn stop(&self, mode: Mode) -> Measurement {
+    pub(crate) fn stop(&self, mode: &str) -> Measurement {
         let cpu = cpu() - self.cpu_before;
         let wall = self.first.map_or(Duration::ZERO, |first| first.elapsed());
         let records = self.records as f64;
         Measurement {
-            mode: mode.name().to_owned(),
+            mode: mode.to_owned(),
             records: self.records,
             bytes: self.bytes,
             cpu_ns_per_record: cpu.as_secs_f64() * 1e9 / records,
             records_per_second: records / wall.as_secs_f64(),
+        }
+    }
+}
+
+/// The CPU time of this process, user and system.
+fn cpu() -> Duration {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the system writes to the place that is given to it; zeroes are a valid value too.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let time = |value: libc::timeval| {
+        let micros = value.tv_sec * 1_000_000 + value.tv_usec;
+        Duration::from_micros(micros.unsigned_abs())
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// How figures lie.
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(figures: impl Iterator<Item = f64>) -> Self {
+        let mut figures: Vec<f64> = figures.collect();
+        figures.sort_by(f64::total_cmp);
+        let at = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
+        Self {
+            median: at(figures.len() / 2),
+            least: at(0),
+            most: at(figures.len().saturating_sub(1)),
         }
     }
 }
