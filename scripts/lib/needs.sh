@@ -1,6 +1,6 @@
 # Finds out what this machine lacks and installs it, or names the one command that does. Sourced by the scripts beside.
 #
-# Usage: need_rust; need_build; need_kafka; install_needs
+# Usage: need_rust; need_build; need_kafka; need_valgrind; install_needs
 
 missing=() # Debian's names of packages
 lacking=() # what they are, in words
@@ -59,6 +59,11 @@ need_kafka() {
         lack "a JDK of version 17 or newer" default-jdk-headless
     fi
     command -v mvn >/dev/null || lack "Maven" maven
+}
+
+# What counts instructions.
+need_valgrind() {
+    command -v valgrind >/dev/null || lack "valgrind" valgrind
 }
 
 install_needs() {
