@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer, StreamConsumer};
 use rdkafka::error::KafkaError;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -23,6 +23,13 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outco
     }
 
     let mut meter = Meter::start(arguments.records);
+    if mode == Mode::Stream {
+        let consumer: StreamConsumer = config.create()?;
+        consumer.assign(&list)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        runtime.block_on(stream(&consumer, &mut meter))?;
+        return Ok(meter.stop(mode.name()));
+    }
     let consumer: BaseConsumer = config.create()?;
     if mode == Mode::Poll {
         consumer.assign(&list)?;
@@ -37,6 +44,17 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outco
         queue.read_callbacks(&mut meter)?;
     }
     Ok(meter.stop(mode.name()))
+}
+
+async fn stream(consumer: &StreamConsumer, meter: &mut Meter) -> Outcome<()> {
+    while !meter.is_done() {
+        match consumer.recv().await {
+            Ok(message) => meter.records(1, message.payload_len()),
+            Err(KafkaError::PartitionEOF(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 fn poll(consumer: &BaseConsumer, meter: &mut Meter) -> Outcome<()> {

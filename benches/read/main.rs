@@ -5,20 +5,23 @@
 //! cargo bench --bench read -- --only source --only source-with-file --rounds 11
 //! ```
 //!
-//! Four ways to count the same records, in turn, so that what disturbs the machine disturbs all of
+//! Five ways to count the same records, in turn, so that what disturbs the machine disturbs all of
 //! them:
 //!
 //! * `poll`: `BaseConsumer::poll` of the crate `rdkafka`;
+//! * `stream`: its `StreamConsumer::recv`;
 //! * `batch`: librdkafka's batch call, 1,000 records at a time;
 //! * `callback`: librdkafka's callback call;
 //! * `source`: this crate's source, an operator that counts and a probe, with ticks of 100 ms and the
 //!   log in memory.
 //!
-//! With `--only source-with-file` there is one way more: the same source with its log in a folder, new
-//! for each measurement.
+//! There are two ways more for `--only`: `source-with-file`, the same source with its log in a folder, new
+//! for each measurement, and `source-exchange`, where each batch moves to the worker of its split
+//! before it is counted.
 //!
 //! Each measurement is a process of its own that does nothing else, and the embedded cluster that
-//! serves the records is one more. All clients have the same properties, those that the source gives
+//! serves the records is one more. `--kafka ADDRESS` has them on a cluster that runs instead, in a topic
+//! `bench` that is made and filled there, and removed afterwards. All clients have the same properties, those that the source gives
 //! its own; they are printed. One line of JSON a measurement, and a table at the end.
 //!
 //! CPU is that of the whole process, all threads, user and system, from before a client is made until
@@ -31,6 +34,7 @@
 )]
 
 mod baseline;
+mod fill;
 #[path = "../meter.rs"]
 mod meter;
 mod native;
@@ -69,7 +73,13 @@ struct Arguments {
     /// How many workers the source has.
     #[arg(long, default_value_t = 1)]
     workers: usize,
-    /// The ways to measure; without it the first four.
+    /// How the records are compressed.
+    #[arg(long, value_enum, default_value_t = Compression::None)]
+    compression: Compression,
+    /// Where a cluster is that runs, and that has no topic `bench`; without it an embedded one is started.
+    #[arg(long, value_name = "ADDRESS")]
+    kafka: Option<String>,
+    /// The ways to measure; without it the first five.
     #[arg(long, value_enum)]
     only: Vec<Mode>,
     /// Says that the process is to serve, or to measure once; used by the benchmark itself.
@@ -96,23 +106,51 @@ enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Mode {
     Poll,
+    Stream,
     Batch,
     Callback,
     Source,
     SourceWithFile,
+    SourceExchange,
+}
+
+/// A codec of Kafka's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Compression {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl Compression {
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
 }
 
 impl Mode {
     /// What is measured unless the command line says otherwise.
-    const ALL: [Self; 4] = [Self::Poll, Self::Batch, Self::Callback, Self::Source];
+    const ALL: [Self; 5] = [
+        Self::Poll,
+        Self::Stream,
+        Self::Batch,
+        Self::Callback,
+        Self::Source,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Poll => "poll",
+            Self::Stream => "stream",
             Self::Batch => "batch",
             Self::Callback => "callback",
             Self::Source => "source",
             Self::SourceWithFile => "source-with-file",
+            Self::SourceExchange => "source-exchange",
         }
     }
 }
@@ -156,9 +194,10 @@ fn measure_all(arguments: &Arguments) -> Outcome<()> {
     let properties = source::properties(&server.servers)?;
     println!("client properties: {properties:?}");
     println!(
-        "{} records of {} bytes in {} partitions, {} worker(s)",
+        "{} records of {} bytes, compressed by {}, in {} partitions, {} worker(s)",
         arguments.records,
         arguments.size,
+        arguments.compression.name(),
         arguments.partitions(),
         arguments.workers,
     );
@@ -196,8 +235,12 @@ fn measure_once(arguments: &Arguments) -> Outcome<()> {
         return Err("--role measure needs --mode and --servers".into());
     };
     let measurement = match mode {
-        Mode::Source | Mode::SourceWithFile => source::measure(arguments, servers, mode)?,
-        Mode::Poll | Mode::Batch | Mode::Callback => baseline::measure(arguments, servers, mode)?,
+        Mode::Source | Mode::SourceWithFile | Mode::SourceExchange => {
+            source::measure(arguments, servers, mode)?
+        }
+        Mode::Poll | Mode::Stream | Mode::Batch | Mode::Callback => {
+            baseline::measure(arguments, servers, mode)?
+        }
     };
     println!("{}", serde_json::to_string(&measurement)?);
     Ok(())

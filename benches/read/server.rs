@@ -3,16 +3,21 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use timely_kafka::embedded::{EmbeddedCluster, EmbeddedRecord};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use timely_kafka::embedded::EmbeddedCluster;
+use tokio::runtime::{Builder, Runtime};
 
+use crate::fill::fill;
 use crate::{Arguments, Outcome, TOPIC};
 
-/// A process with a cluster that holds the records. It ends with this value.
+/// A cluster that holds the records. If it is a process of ours, that ends with this value.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// Where the cluster is.
     pub(crate) servers: String,
-    process: Child,
+    process: Option<Child>,
     /// The process ends when this is closed, also if that happens by a crash.
     input: Option<ChildStdin>,
 }
@@ -20,10 +25,20 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the process and waits until all records are there.
     pub(crate) fn start(arguments: &Arguments) -> Outcome<Self> {
+        if let Some(servers) = &arguments.kafka {
+            create_topic(servers, arguments.partitions())?;
+            fill(servers, arguments)?;
+            return Ok(Self {
+                servers: servers.clone(),
+                process: None,
+                input: None,
+            });
+        }
         let mut process = Command::new(std::env::current_exe()?)
             .args(["--role", "serve"])
             .args(["--records", &arguments.records.to_string()])
             .args(["--size", &arguments.size.to_string()])
+            .args(["--compression", arguments.compression.name()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -37,7 +52,7 @@ impl Server {
         }
         Ok(Self {
             servers,
-            process,
+            process: Some(process),
             input,
         })
     }
@@ -46,27 +61,47 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.input.take());
-        if let Err(error) = self.process.wait() {
-            eprintln!("the server is left alone: {error}");
+        let ended = match &mut self.process {
+            Some(process) => process.wait().map(drop).map_err(Into::into),
+            None => delete_topic(&self.servers),
+        };
+        if let Err(error) = ended {
+            eprintln!("the server is left as it is: {error}");
         }
     }
+}
+
+fn admin(servers: &str) -> Outcome<(AdminClient<DefaultClientContext>, Runtime)> {
+    let admin = ClientConfig::new()
+        .set("bootstrap.servers", servers)
+        .create()?;
+    Ok((admin, Builder::new_current_thread().build()?))
+}
+
+fn create_topic(servers: &str, partitions: i32) -> Outcome<()> {
+    let (admin, runtime) = admin(servers)?;
+    let topic = NewTopic::new(TOPIC, partitions, TopicReplication::Fixed(1));
+    let created = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new()))?;
+    for outcome in created {
+        outcome.map_err(|(topic, error)| format!("topic {topic} is not created: {error}"))?;
+    }
+    Ok(())
+}
+
+fn delete_topic(servers: &str) -> Outcome<()> {
+    let (admin, runtime) = admin(servers)?;
+    let deleted = runtime.block_on(admin.delete_topics(&[TOPIC], &AdminOptions::new()))?;
+    for outcome in deleted {
+        outcome.map_err(|(topic, error)| format!("topic {topic} is not deleted: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Serves until the input ends.
 pub(crate) fn serve(arguments: &Arguments) -> Outcome<()> {
     let cluster = EmbeddedCluster::start()?;
-    let partitions = arguments.partitions();
-    cluster.create_topic(TOPIC, partitions)?;
-    let value = vec![b'v'; arguments.size];
-    for partition in 0..partitions {
-        let records = arguments.records_of(partition);
-        let same = std::iter::repeat_with(|| EmbeddedRecord::value(value.clone()));
-        cluster.produce(TOPIC, partition, same.take(usize::try_from(records)?))?;
-        let end = cluster.end_offset(TOPIC, partition)?.get();
-        if end != records {
-            return Err(format!("partition {partition} ends at {end}, expected {records}").into());
-        }
-    }
+    cluster.create_topic(TOPIC, arguments.partitions())?;
+    fill(&cluster.bootstrap_servers(), arguments)?;
     println!("{}", cluster.bootstrap_servers());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use timely_kafka::metadata::FixedMetadataService;
 use timely_kafka::model::{ClientProperties, KafkaStream, StreamsMetadata};
+use timely_kafka::records::BatchStream;
 use timely_kafka::timely::Config;
 use timely_kafka::timely::container::CapacityContainerBuilder;
 use timely_kafka::timely::dataflow::ProbeHandle;
@@ -58,9 +59,13 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outco
         let probe = ProbeHandle::new();
         worker.dataflow(|scope| {
             let options = ReadOptions::new(TimeMap::identity()).with_probe(&probe);
-            source
-                .read_with(scope, options)
-                .batches
+            let batches = source.read_with(scope, options).batches;
+            let batches = if mode == Mode::SourceExchange {
+                batches.exchange_by_split()
+            } else {
+                batches
+            };
+            batches
                 .unary::<CapacityContainerBuilder<Vec<u64>>, _, _, _>(
                     Pipeline,
                     "Count",
