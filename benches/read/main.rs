@@ -35,7 +35,7 @@
 
 mod baseline;
 mod fill;
-#[path = "../meter.rs"]
+#[path = "../support/meter.rs"]
 mod meter;
 mod native;
 mod report;

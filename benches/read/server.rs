@@ -83,7 +83,7 @@ fn create_topic(servers: &str, partitions: i32) -> Outcome<()> {
     let topic = NewTopic::new(TOPIC, partitions, TopicReplication::Fixed(1));
     let created = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new()))?;
     for outcome in created {
-        outcome.map_err(|(topic, error)| format!("topic {topic} is not created: {error}"))?;
+        outcome.map_err(|(name, error)| format!("topic {name} is not created: {error}"))?;
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn delete_topic(servers: &str) -> Outcome<()> {
     let (admin, runtime) = admin(servers)?;
     let deleted = runtime.block_on(admin.delete_topics(&[TOPIC], &AdminOptions::new()))?;
     for outcome in deleted {
-        outcome.map_err(|(topic, error)| format!("topic {topic} is not deleted: {error}"))?;
+        outcome.map_err(|(name, error)| format!("topic {name} is not deleted: {error}"))?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@
 #![expect(clippy::print_stdout, reason = "what a benchmark is for")]
 
 mod dataflow;
-#[path = "../meter.rs"]
+#[path = "../support/meter.rs"]
 mod meter;
 mod prepared;
 

@@ -119,13 +119,6 @@ pub(super) fn wire_of(rows: &[Record]) -> Vec<u8> {
         let mut record = vec![0];
         varint::push(&mut record, row.record_time.millis.wrapping_sub(base_time));
         varint::push(&mut record, row.offset.get().cast_signed() - base_offset);
-        let push_part = |record: &mut Vec<u8>, part: Option<&Bytes>| {
-            varint::push(
-                record,
-                part.map_or(-1, |part| i64::try_from(part.len()).unwrap()),
-            );
-            record.extend_from_slice(part.map_or(&[], |part| &part[..]));
-        };
         push_part(&mut record, row.key.as_ref());
         push_part(&mut record, row.value.as_ref());
         varint::push(&mut record, i64::try_from(row.headers.len()).unwrap());
@@ -150,4 +143,10 @@ pub(super) fn wire_of(rows: &[Record]) -> Vec<u8> {
     wire.extend(u32::try_from(rows.len()).unwrap().to_be_bytes());
     wire.extend(records);
     wire
+}
+
+fn push_part(record: &mut Vec<u8>, part: Option<&Bytes>) {
+    let length = part.map_or(-1, |part| i64::try_from(part.len()).unwrap());
+    varint::push(record, length);
+    record.extend_from_slice(part.map_or(&[], |part| &part[..]));
 }

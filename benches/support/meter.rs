@@ -1,12 +1,8 @@
 //! What reading costs, for the benchmarks that include this file.
-#![expect(
-    unsafe_code,
-    reason = "the system tells the CPU time of a process by a call that has no safe face"
-)]
 
-use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// What one way to read came to.
@@ -77,19 +73,11 @@ impl Meter {
     }
 }
 
-/// The CPU time of this process, user and system.
+/// The CPU time of this process, all threads, user and system.
 fn cpu() -> Duration {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the system writes to the place that is given to it; zeroes are a valid value too.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let time = |value: libc::timeval| {
-        let micros = value.tv_sec * 1_000_000 + value.tv_usec;
-        Duration::from_micros(micros.unsigned_abs())
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::from_secs(time.tv_sec.unsigned_abs())
+        + Duration::from_nanos(time.tv_nsec.unsigned_abs())
 }
 
 /// How figures lie.
