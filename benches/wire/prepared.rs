@@ -235,6 +235,14 @@ impl PreparedDiscovery {
                     remains,
                 });
             }
+            DiscoveryRequest::End { request, split } => {
+                let end = here;
+                self.events.push_back(DiscoveryEvent::End {
+                    request,
+                    split,
+                    end,
+                });
+            }
             DiscoveryRequest::Resolve { request, split, .. } => {
                 self.events.push_back(DiscoveryEvent::Resolved {
                     request,
