@@ -49,8 +49,6 @@ struct Run {
 
 /// What a [`Drain`] came to.
 pub(super) struct Drained {
-    /// The memory of the batches.
-    pub(super) bytes: usize,
     /// How many records are in them.
     pub(super) records: u64,
     /// What is not read any more.
@@ -85,7 +83,6 @@ impl<'a> Drain<'a> {
     pub(super) fn finish(mut self) -> Drained {
         self.end_run();
         Drained {
-            bytes: self.bytes,
             records: self.records,
             failed: self.failed,
         }

@@ -1,6 +1,6 @@
 //! The fetcher of one worker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -28,11 +28,9 @@ pub(crate) struct KafkaFetcher {
     link: Arc<WorkerLink>,
     notices: Receiver<Notice>,
     clusters: BTreeMap<ClusterId, Connection>,
-    /// What is to be handed over besides records. Bounded by the splits and by the health that a
-    /// link lets wait.
-    waiting: Vec<KafkaFetched>,
+    backlog: Backlog,
     builder: BatchBuilder,
-    /// The bytes of the batches that were handed over and are alive.
+    /// The bytes of the batches that were made and are alive.
     in_use: Arc<AtomicUsize>,
     /// The cluster whose turn it is to be drained first.
     turn: usize,
@@ -46,7 +44,7 @@ impl KafkaFetcher {
             link,
             notices,
             clusters: BTreeMap::new(),
-            waiting: Vec::new(),
+            backlog: Backlog::default(),
             builder: BatchBuilder::new(),
             in_use: Arc::default(),
             turn: 0,
@@ -60,7 +58,7 @@ impl KafkaFetcher {
                 return;
             };
             match notice {
-                Notice::Health(health) => self.waiting.push(Fetched::Health(health)),
+                Notice::Health(health) => self.backlog.push(Fetched::Health(health)),
                 Notice::Opened {
                     cluster,
                     client,
@@ -75,10 +73,10 @@ impl KafkaFetcher {
                     connection.queue = queue;
                     if let Some(ended) = ended {
                         let lost = connection.lose(&ended);
-                        self.waiting.extend(lost);
+                        self.backlog.extend(lost);
                     } else {
                         let prepared = connection.prepared();
-                        self.waiting.extend(prepared);
+                        self.backlog.extend(prepared);
                         self.assign_held(&cluster, None);
                     }
                 }
@@ -118,7 +116,7 @@ impl KafkaFetcher {
         };
         for reading in held {
             if let Err(down) = connection.assign(self.link.worker, reading) {
-                self.waiting.push(Fetched::Down(down));
+                self.backlog.push(Fetched::Down(down));
             }
         }
     }
@@ -131,7 +129,7 @@ impl KafkaFetcher {
         };
         if connection.has(&down.split, down.split_epoch) {
             connection.stop(worker, &down.split);
-            self.waiting.push(Fetched::Down(down));
+            self.backlog.push(Fetched::Down(down));
         }
     }
 
@@ -140,30 +138,29 @@ impl KafkaFetcher {
         let (now, worker) = (Instant::now(), self.link.worker);
         for (cluster, connection) in &mut self.clusters {
             let health = connection.transactions.tell(cluster, worker, now);
-            self.waiting.extend(health.map(Fetched::Health));
+            self.backlog.extend(health.map(Fetched::Health));
         }
     }
 
-    /// Takes what is on the queue of the cluster at `turn`; says whether there may be more.
-    fn drain(
-        &mut self,
-        turn: usize,
-        bytes_max: usize,
-        fetched: &mut Vec<KafkaFetched>,
-    ) -> (usize, Flow) {
+    /// Takes what is on the queue of the cluster at `turn` into the backlog; says whether there may be more.
+    ///
+    /// All of it: librdkafka takes a queue for empty while it is being consumed, and fetches more. A queue
+    /// that is consumed in part, time and again, grows by a fetch each time.
+    fn drain(&mut self, turn: usize) -> Flow {
         let worker = self.link.worker;
         let Some(connection) = self.clusters.values_mut().nth(turn) else {
-            return (0, Flow::Continue);
+            return Flow::Continue;
         };
         let Some(queue) = &connection.queue else {
-            return (0, Flow::Continue);
+            return Flow::Continue;
         };
+        let mut fetched = Vec::new();
         let mut drain = Drain::new(
             &mut connection.table,
             &mut self.builder,
-            fetched,
+            &mut fetched,
             &self.in_use,
-            bytes_max,
+            DRAIN_BYTES_MAX,
         );
         let flow = queue.consume(&mut drain);
         let drained = drain.finish();
@@ -180,7 +177,66 @@ impl KafkaFetcher {
                 message,
             }));
         }
-        (drained.bytes, flow)
+        self.backlog.extend(fetched);
+        flow
+    }
+}
+
+/// The bytes at which taking what is on a queue stops, whatever is left on it: more than a client may
+/// have there, unless it was told otherwise.
+const DRAIN_BYTES_MAX: usize = 32 << 20;
+
+/// What is to be handed over, in the order in which it came.
+///
+/// Bounded by what clients may have on a queue, since only an empty one is filled from there, by the splits,
+/// and by the health that a link lets wait.
+#[derive(Debug, Default)]
+struct Backlog {
+    fetched: VecDeque<KafkaFetched>,
+    /// The memory of its batches.
+    bytes: usize,
+}
+
+impl Backlog {
+    fn push(&mut self, fetched: KafkaFetched) {
+        self.bytes += bytes_of(&fetched);
+        self.fetched.push_back(fetched);
+    }
+
+    fn extend(&mut self, fetched: impl IntoIterator<Item = KafkaFetched>) {
+        for one in fetched {
+            self.push(one);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fetched.is_empty()
+    }
+
+    /// Moves the oldest to `fetched` and says how many bytes it has, if there is one.
+    fn hand_over(&mut self, fetched: &mut Vec<KafkaFetched>) -> Option<usize> {
+        let oldest = self.fetched.pop_front()?;
+        let bytes = bytes_of(&oldest);
+        self.bytes -= bytes;
+        fetched.push(oldest);
+        Some(bytes)
+    }
+
+    /// Forgets what was fetched of a split: it is read anew.
+    fn forget(&mut self, split: &KafkaSplit) {
+        self.fetched.retain(|fetched| match fetched {
+            Fetched::Piece(piece) => piece.split != *split,
+            Fetched::Down(down) => down.split != *split,
+            Fetched::Prepared(_) | Fetched::Health(_) => true,
+        });
+        self.bytes = self.fetched.iter().map(bytes_of).sum();
+    }
+}
+
+fn bytes_of(fetched: &KafkaFetched) -> usize {
+    match fetched {
+        Fetched::Piece(piece) => piece.bytes,
+        Fetched::Down(_) | Fetched::Prepared(_) | Fetched::Health(_) => 0,
     }
 }
 
@@ -189,7 +245,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
 
     fn adopt(&mut self, epoch: MetadataEpoch, metadata: &StreamsMetadata) {
         let (clients, health) = self.pool.adopt(epoch, metadata);
-        self.waiting.extend(health.into_iter().map(Fetched::Health));
+        self.backlog.extend(health.into_iter().map(Fetched::Health));
         let worker = self.link.worker;
         let mut before = std::mem::take(&mut self.clusters);
         for (cluster, client) in clients {
@@ -197,7 +253,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
                 Some(kept) if kept.client.number == client.number => kept,
                 Some(mut swapped) => {
                     let why = "the properties of its cluster changed, and its client with them";
-                    self.waiting.extend(swapped.lose(&LifeEnd::failed(why)));
+                    self.backlog.extend(swapped.lose(&LifeEnd::failed(why)));
                     swapped.leave(worker);
                     Connection::new(client, &self.link)
                 }
@@ -206,16 +262,17 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             self.clusters.insert(cluster, connection);
         }
         for mut left in before.into_values() {
-            self.waiting
+            self.backlog
                 .extend(left.lose(&LifeEnd::failed("its cluster is not listed")));
             left.leave(worker);
         }
-        if !self.waiting.is_empty() {
+        if !self.backlog.is_empty() {
             self.link.wake().wake();
         }
     }
 
     fn assign(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch, start: &KafkaPosition) {
+        self.backlog.forget(split);
         let reading = Reading {
             split: split.clone(),
             split_epoch,
@@ -232,7 +289,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             }),
         };
         if let Err(down) = assigned {
-            self.waiting.push(Fetched::Down(down));
+            self.backlog.push(Fetched::Down(down));
             self.link.wake().wake();
         }
     }
@@ -271,24 +328,27 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
         // 1. Acknowledgements are taken while no message is under way; see `Table`.
         self.take_notices();
         self.tell_transactions();
-        fetched.append(&mut self.waiting);
         // 2. The clusters in turn, so that none waits behind a busier one for ever.
-        let count = self.clusters.len();
         let mut bytes = 0;
-        for step in 0..count {
-            let turn = (self.turn + step) % count;
-            if step > 0 && bytes >= bytes_max {
-                self.turn = turn;
-                return Polled::More;
+        let mut polled = Polled::Drained;
+        let mut left = self.clusters.len();
+        loop {
+            while let Some(moved) = self.backlog.hand_over(fetched) {
+                bytes += moved;
+                if bytes >= bytes_max {
+                    return Polled::More;
+                }
             }
-            let (moved, flow) = self.drain(turn, bytes_max - bytes.min(bytes_max), fetched);
-            bytes += moved;
-            if flow == Flow::Stop {
-                self.turn = (turn + 1) % count;
-                return Polled::More;
+            if left == 0 {
+                return polled;
+            }
+            left -= 1;
+            let turn = self.turn % self.clusters.len();
+            self.turn = turn + 1;
+            if self.drain(turn) == Flow::Stop {
+                polled = Polled::More;
             }
         }
-        Polled::Drained
     }
 
     fn cut(&mut self, batch: RecordBatch, at: &[KafkaPosition]) -> Vec<Option<RecordBatch>> {
@@ -327,7 +387,8 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
 
     fn unreleased_bytes(&self) -> usize {
         // The counter orders nothing but itself.
-        self.in_use.load(Ordering::Relaxed)
+        let made = self.in_use.load(Ordering::Relaxed);
+        made.saturating_sub(self.backlog.bytes)
     }
 }
 

@@ -30,7 +30,6 @@ const DATA: &[(&str, &str)] = &[
     ("fetch.queue.backoff.ms", "5"),
     ("fetch.wait.max.ms", FETCH_WAIT_MAX_MS),
     ("isolation.level", "read_committed"),
-    ("queued.min.messages", "100000"),
 ];
 
 /// What a client that reads cannot do without.
@@ -61,8 +60,15 @@ pub(crate) struct Settings {
 /// The least share of a client: below it a batch of Kafka's default size is fetched in several turns.
 const QUEUED_BYTES_MIN: usize = 1 << 20;
 
-/// The greatest value of `queued.max.messages.kbytes` that librdkafka takes.
-const QUEUED_KBYTES_MAX: usize = 2_097_151;
+/// The greatest share of a client: what is on a queue is taken off it in one go, on a timely thread.
+const QUEUED_BYTES_MAX: usize = 4 << 20;
+
+/// The bytes of a share for which one message may be queued. librdkafka takes some 450 bytes for a message
+/// besides its content, and counts none of them.
+const SHARE_A_MESSAGE: usize = 128;
+
+/// What a fetch may bring, unless one batch of Kafka's is more.
+const FETCH_BYTES_MAX: usize = 2 << 20;
 
 impl Settings {
     /// The properties of a client that reads, one of `clients`, and the names of those that `cluster`
@@ -72,15 +78,20 @@ impl Settings {
         cluster: &ClientProperties,
         clients: usize,
     ) -> (ClientProperties, Vec<String>) {
-        let share = (self.queued_bytes_max / clients.max(1)).max(QUEUED_BYTES_MIN);
-        let kbytes = (share / 1024).min(QUEUED_KBYTES_MAX);
+        let share =
+            (self.queued_bytes_max / clients.max(1)).clamp(QUEUED_BYTES_MIN, QUEUED_BYTES_MAX);
         let mut defaults = self.common();
         for (name, value) in DATA {
             defaults.set(name, value);
         }
         // Manual assignment needs a group id too; nobody joins the group.
         defaults.set("group.id", &format!("timely-kafka-{}", self.source));
-        defaults.set("queued.max.messages.kbytes", &kbytes.to_string());
+        defaults.set("queued.max.messages.kbytes", &(share >> 10).to_string());
+        let messages = share / SHARE_A_MESSAGE;
+        defaults.set("queued.min.messages", &messages.to_string());
+        // Whether there is room is looked at before a fetch, so that each broker can bring one more than
+        // there is.
+        defaults.set("fetch.max.bytes", &FETCH_BYTES_MAX.to_string());
         let mut all = defaults
             .overridden_by(&self.properties)
             .overridden_by(cluster);
@@ -145,7 +156,7 @@ mod tests {
         assert_eq!(data.value("fetch.wait.max.ms"), Some("10"));
         assert_eq!(data.value("client.id"), Some("of-the-source"));
         assert_eq!(data.value("group.id"), Some("timely-kafka-orders"));
-        assert_eq!(data.value("queued.max.messages.kbytes"), Some("16384"));
+        assert_eq!(data.value("queued.max.messages.kbytes"), Some("4096"));
         assert_eq!(refused, Vec::<String>::new());
     }
 

@@ -45,10 +45,14 @@ pub(super) struct BatchContent {
     memory: usize,
 }
 
-/// Equal if the records are, however much memory is held for them.
+/// Equal if the records are, however they lie in memory.
 impl PartialEq for BatchContent {
     fn eq(&self, other: &Self) -> bool {
-        (&self.split, &self.index, &self.payload) == (&other.split, &other.index, &other.payload)
+        if self.split != other.split || self.index.len() != other.index.len() {
+            return false;
+        }
+        let same = self.index == other.index && self.payload == other.payload;
+        same || Records::of(self).eq(Records::of(other))
     }
 }
 
@@ -100,7 +104,7 @@ impl RecordBatch {
         self.content.is_none()
     }
 
-    /// The bytes that the records and their index take.
+    /// The bytes that the records take as they lie in memory, and their index.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.content()
@@ -130,10 +134,12 @@ impl RecordBatch {
     #[must_use]
     #[inline]
     pub fn iter(&self) -> Records<'_> {
-        let index = self.content().map_or(&[][..], |content| &content.index);
-        Records {
-            content: self.content(),
-            entries: index.chunks_exact(ENTRY_BYTES),
+        match self.content() {
+            Some(content) => Records::of(content),
+            None => Records {
+                content: None,
+                entries: [].chunks_exact(ENTRY_BYTES),
+            },
         }
     }
 
@@ -158,6 +164,14 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    #[inline]
+    fn of(content: &'a BatchContent) -> Self {
+        Self {
+            content: Some(content),
+            entries: content.index.chunks_exact(ENTRY_BYTES),
+        }
+    }
+
     #[inline]
     fn record(&self, entry: &[u8]) -> Option<RecordRef<'a>> {
         // An index that came from another process need not be aligned.

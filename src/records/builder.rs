@@ -94,7 +94,7 @@ impl BatchBuilder {
     ///
     /// # Panics
     ///
-    /// If key or value have 4 GiB or more, which Kafka does not allow, and in debug builds if the
+    /// If key or value have 2 GiB or more, which Kafka does not allow, and in debug builds if the
     /// offset is not greater than that of the record before.
     // Called for every record: a real call would take as long as the rest of it.
     #[inline]

@@ -87,6 +87,18 @@ impl<'a> RecordRef<'a> {
     }
 }
 
+/// Equal if all that a record has is.
+impl PartialEq for RecordRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.offset(), self.record_time()) == (other.offset(), other.record_time())
+            && (self.key(), self.value()) == (other.key(), other.value())
+            && self.split() == other.split()
+            && self.headers().eq(other.headers())
+    }
+}
+
+impl Eq for RecordRef<'_> {}
+
 impl fmt::Debug for RecordRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_record().fmt(f)

@@ -57,7 +57,9 @@ pub(super) fn index(wire: &Bytes, index: &mut Vec<Entry>) -> Result<(), WireErro
         expected: HEAD_BYTES as u64,
     })?;
     let base_offset = i64::from_be_bytes(part(head, 0));
-    let expected = u64::from(u32::from_be_bytes(part(head, 8))) + UNCOUNTED_BYTES;
+    // Negative, it is an error below: nothing is that long.
+    let length = i32::from_be_bytes(part(head, 8));
+    let expected = u64::try_from(length).map_or(u64::MAX, |length| length + UNCOUNTED_BYTES);
     if head[16] != 2 {
         return Err(WireError::Format(head[16]));
     }
@@ -150,11 +152,12 @@ impl Records<'_> {
         let headers_gap = gap(before_count - rest.len())?;
         let headers_length = rest.len().checked_sub(left)?;
         let (headers, after) = rest.split_at_checked(headers_length)?;
+        let count = usize::try_from(count).ok()?;
         // Most have no headers.
         let is_whole = if count == 0 {
             headers.is_empty()
         } else {
-            Headers::new(headers).whole() == usize::try_from(count).ok()
+            Headers::new(headers).whole() == Some(count)
         };
         if !is_whole {
             return None;
@@ -200,9 +203,11 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::{any, proptest};
     use proptest::sample::Index;
+    use timely::bytes::arc::BytesMut;
+    use timely::dataflow::channels::ContainerBytes;
 
     use super::*;
-    use crate::records::testing::{rows, rows_of, split, wire_of};
+    use crate::records::testing::{batch_of, rows, rows_of, split, wire_of};
     use crate::records::{BatchBuilder, Record, RecordBatch};
 
     fn shared(wire: &[u8]) -> Result<RecordBatch, WireError> {
@@ -229,6 +234,12 @@ mod tests {
             .collect()
     }
 
+    fn sent(batch: &RecordBatch) -> RecordBatch {
+        let mut frame = Vec::new();
+        batch.into_bytes(&mut frame);
+        RecordBatch::from_bytes(BytesMut::from(frame).freeze())
+    }
+
     proptest! {
         #[test]
         fn the_records_of_a_wire_batch_are_its_records(rows in rows(), appended: bool) {
@@ -239,6 +250,7 @@ mod tests {
             let batch = BatchBuilder::new().share(&split("east", 0), wire).unwrap();
 
             assert_eq!(rows_of(&batch), rows);
+            assert_eq!(batch, batch_of(&rows), "it is equal to one that was copied");
             for value in batch.values().flatten().filter(|value| !value.is_empty()) {
                 assert!(bytes.contains(&value.as_ptr()), "it is copied");
             }
@@ -261,7 +273,9 @@ mod tests {
             }
 
             if let Ok(batch) = shared(&wire) {
-                rows_of(&batch);
+                // Whatever it came to can be sent to another process.
+                assert_eq!(sent(&batch), batch);
+                assert_eq!(rows_of(&sent(&batch)), rows_of(&batch));
             }
         }
     }
@@ -287,6 +301,12 @@ mod tests {
             wire
         };
         let there = whole.len();
+        // No headers is said by a count of zero; here it is one below, and what follows is no header.
+        let mut headers_without_end = with(there - 1, 1);
+        headers_without_end.push(9);
+        headers_without_end[11] += 1;
+        let record_length = there - 8;
+        headers_without_end[record_length] += 2;
         let cases = [
             (
                 whole[..60].to_vec(),
@@ -308,6 +328,7 @@ mod tests {
             (with(60, 1), WireError::Record(1)),
             (with(60, 3), WireError::Record(2)),
             (with(61, 100), WireError::Record(0)),
+            (headers_without_end, WireError::Record(1)),
         ];
         for (wire, error) in cases {
             assert_eq!(shared(&wire), Err(error.clone()), "{error}");

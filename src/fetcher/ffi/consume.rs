@@ -213,9 +213,9 @@ impl<'a> NativeRecord<'a> {
         // Only the format that has headers has leader epochs.
         let has_count = self.leader_epoch >= 0 && *VALUES_IN_PLACE;
         // SAFETY: the message is alive, and librdkafka lends a value that is not empty where it read
-        // it. (One that is empty lies elsewhere.) In the format of this record it went on to read the
-        // headers from there, at least their count, so the byte behind the value is one of the same
-        // buffer.
+        // it. (One that is empty lies elsewhere.) In the format of this record the count of headers
+        // follows, so the byte behind the value is one of the same buffer. librdkafka does not look
+        // whether it is there; brokers do, and take no record that ends before it.
         unsafe {
             let length = (*self.raw).len;
             has_count && length > 0 && *(*self.raw).payload.cast::<u8>().add(length) == 0
