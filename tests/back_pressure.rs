@@ -47,7 +47,7 @@ struct Stash {
 
 impl Stash {
     fn take(&mut self, time: Option<Capability<u64>>, batch: &RecordBatch, keeps: Keeps) {
-        self.bytes += batch.bytes();
+        self.bytes += batch.memory_bytes();
         for record in batch {
             let partition = record.split().partition.0;
             let offsets = self.offsets.entry(partition).or_default();
