@@ -321,6 +321,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         restored: Result<Restored<S>, RestoreError>,
         now: Duration,
     ) {
+        // Who has ended meanwhile begins nothing.
+        if self.phase != (Phase::Gathering { log_open: false }) {
+            self.ignored += 1;
+            return;
+        }
         match restored {
             Ok(restored) => {
                 self.restore(restored, now);

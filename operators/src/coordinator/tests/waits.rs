@@ -44,6 +44,25 @@ fn a_source_that_waits_to_start_says_for_what_and_can_be_ended() {
     assert_eq!(sent.iter().filter(|(_, sent)| ends(sent)).count(), 2);
 }
 
+/// Its log was taken up all the same: what was found meanwhile was put aside, and was awaited for ever.
+#[test]
+fn a_source_that_was_ended_before_its_log_was_open_takes_nothing_up() {
+    let mut first = Driven::start(1);
+    first.metadata("ab");
+    let mut driven = Driven::closed(1);
+    driven.report(Report::Command(Command::Stop));
+    driven.metadata("ab");
+    let before = format!("{:?}", driven.coordinator);
+
+    driven.coordinator.handle_opened(&first.log, driven.now);
+    driven.carry_out();
+
+    assert_eq!(format!("{:?}", driven.coordinator), before);
+    assert!(driven.coordinator.ended());
+    assert_eq!(driven.coordinator.open_tick(), None);
+    assert_eq!(driven.log, []);
+}
+
 #[test]
 fn a_split_that_fails_is_told_once_and_that_it_is_read_again() {
     let mut driven = Driven::start(1);
