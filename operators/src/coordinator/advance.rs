@@ -304,6 +304,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     .partition(|split| (self.splits.get(split)).is_some_and(Entry::has_failed));
                 self.quarantined.extend(failed);
                 let errors = binding.errors.clone();
+                self.note_read(&binding);
                 self.to_append.push(LogRecord::Binding(binding));
                 // What is started over is not known any more afterwards.
                 if self.has_read_another() {

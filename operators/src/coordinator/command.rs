@@ -180,6 +180,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     fn readmit(&mut self, split: S, now: Duration) -> Result<(), Refusal> {
+        if self.waits_for_what_it_was(&split) {
+            let why = "cannot be readmitted: it was replaced while it was read, so this run goes no \
+                       further; ask the next one";
+            return Err((format!("split {split}"), why.to_owned()));
+        }
         let entry = self.splits.get_mut(&split);
         let Some(entry) = entry.filter(|entry| entry.is_quarantined()) else {
             let why = "cannot be readmitted: it is not quarantined";

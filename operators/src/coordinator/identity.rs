@@ -21,14 +21,14 @@ use crate::log::LogRecord;
 use crate::split::{Metadata, Split};
 use crate::tick::Tick;
 
-/// What is told of a split that is known again to be what it was.
-const IS_THE_SAME: &str = "it still is what it was";
-
 /// Which bindings may go to the log.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Proofs<S: Split> {
     /// Bindings up to this tick may.
     proven: Option<Tick>,
+    /// What the splits were that moved in the ticks that wait, when each was closed. By now they may be
+    /// forgotten, or started over.
+    read: BTreeMap<Tick, BTreeMap<S, S::Identity>>,
     /// What is asked for the bindings that wait.
     question: Option<Question<S>>,
     /// Splits that stand for others and for which no answer came in time.
@@ -52,6 +52,7 @@ impl<S: Split> Default for Proofs<S> {
     fn default() -> Self {
         Self {
             proven: None,
+            read: BTreeMap::new(),
             question: None,
             silent: BTreeSet::new(),
             answered: None,
@@ -63,6 +64,18 @@ impl<S: Split> Proofs<S> {
     /// When an answer is not waited for any longer.
     pub(super) fn due(&self) -> Option<Duration> {
         self.question.as_ref().map(|question| question.due)
+    }
+
+    /// Bindings up to a tick may go to the log.
+    fn prove(&mut self, up_to: Tick) {
+        self.read = self.read.split_off(&up_to);
+        self.read.remove(&up_to);
+        self.proven = Some(up_to);
+    }
+
+    /// What a split was when the ticks that wait were closed.
+    fn read_as(&self, split: &S) -> impl Iterator<Item = &S::Identity> {
+        self.read.values().filter_map(|tick| tick.get(split))
     }
 
     /// How many splits are asked about.
@@ -105,7 +118,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         };
         let lately = (self.proofs.answered).is_some_and(|answered| now < answered + every);
         if asked.is_empty() || lately {
-            self.proofs.proven = Some(up_to);
+            self.proofs.prove(up_to);
             return;
         }
         let request = self.next_request();
@@ -120,6 +133,20 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.intentions.push_back(Intention::Ask(identify));
     }
 
+    /// A tick is closed: its splits are what they are known to be.
+    pub(super) fn note_read(&mut self, binding: &Binding<S>) {
+        if self.options.identify_every.is_none() {
+            return;
+        }
+        let read = binding.ranges.iter().filter_map(|range| {
+            // What is not known contradicts nothing.
+            let identity = self.splits.get(&range.split)?.identity.clone()?;
+            Some((range.split.clone(), identity))
+        });
+        let read = read.collect();
+        self.proofs.read.insert(binding.tick, read);
+    }
+
     /// Goes no further if something was read in ticks that are not proven of a split that is known to be
     /// another one by now.
     pub(super) fn has_read_another(&mut self) -> bool {
@@ -130,13 +157,21 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         read.map(|why| self.wedge("source", why)).is_some()
     }
 
+    /// Whether something was read of a split in a tick that is not closed, and it is known to be another
+    /// one by now: as soon as that tick is closed, the run goes no further.
+    pub(super) fn waits_for_what_it_was(&self, split: &S) -> bool {
+        let entry = self.splits.get(split);
+        let replaced = entry.is_some_and(|entry| entry.replaced_by.is_some());
+        replaced && self.options.identify_every.is_some() && !self.is_bound(split)
+    }
+
     /// Ends the question under way if it is answered, or was waited for for long enough.
     fn end_question(&mut self, now: Duration) {
         let over = |question: &mut Question<S>| question.missing.is_empty() || question.due <= now;
         let Some(question) = self.proofs.question.take_if(over) else {
             return;
         };
-        self.proofs.proven = Some(question.up_to);
+        self.proofs.prove(question.up_to);
         if question.missing.is_empty() {
             self.proofs.answered = Some(now);
         }
@@ -171,26 +206,14 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             .map(S::Metadata::group_of)
             .collect();
         let mut asked = BTreeMap::new();
-        for record in &self.to_append {
-            let binding = binding_of(record);
-            let Some(binding) = binding.filter(|one| Some(one.tick) > self.proofs.proven) else {
-                continue;
-            };
-            for range in &binding.ranges {
-                let entry = self.splits.get(&range.split);
-                // What is not known contradicts nothing.
-                let Some((entry, identity)) =
-                    entry.and_then(|entry| Some((entry, entry.identity.as_ref()?)))
-                else {
-                    continue;
-                };
-                if let Some(other) = &entry.replaced_by {
-                    return Err(self.replaced_words(&range.split, identity, other));
-                }
-                let group = S::Metadata::group_of(&range.split);
-                if !silent.contains(&group) {
-                    asked.entry((group, identity)).or_insert(&range.split);
-                }
+        for (split, identity) in self.proofs.read.values().flatten() {
+            let entry = self.splits.get(split);
+            if let Some(other) = entry.and_then(|entry| entry.replaced_by.as_ref()) {
+                return Err(self.replaced_words(split, identity, other));
+            }
+            let group = S::Metadata::group_of(split);
+            if !silent.contains(&group) {
+                asked.entry((group, identity)).or_insert(split);
             }
         }
         Ok(asked.into_values().cloned().collect())
@@ -247,6 +270,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// A split is another one of the same name: it is not read on, at a position that means nothing
     /// in it.
     pub(super) fn replaced(&mut self, split: &S, now: Duration) {
+        // By the time that it is asked about, it may be readmitted as what it is, or be forgotten.
+        if self.phase == Phase::Running
+            && let Some(why) = self.was_read_as_another(split)
+        {
+            return self.wedge("source", why);
+        }
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
@@ -286,21 +315,35 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 question.missing.remove(&split);
             }
             let late = self.proofs.silent.remove(&split);
-            let known = (self.splits.get(&split)).and_then(|entry| entry.identity.as_ref());
-            if let (Some(known), Some(found)) = (known, &found)
-                && S::contradicts(known, found)
+            if let Some(found) = &found
+                && let Some(why) = self.contradiction(&split, found)
             {
-                let why = self.replaced_words(&split, known, found);
                 return self.wedge("source", why);
             }
             if late {
                 let message = match found {
-                    Some(_) => IS_THE_SAME,
+                    Some(_) => "it still is what it was",
                     None => "nobody can tell any more what it is, and it is not asked again",
                 };
                 self.tell_identified(&split, message);
             }
         }
+    }
+
+    /// In words, that a split was read in ticks that wait, and is known to be another one by now.
+    fn was_read_as_another(&self, split: &S) -> Option<String> {
+        let known = self.proofs.read_as(split).next()?;
+        let other = self.splits.get(split)?.replaced_by.as_ref()?;
+        Some(self.replaced_words(split, known, other))
+    }
+
+    /// In words, that a split is not what it is known to be, or was read as.
+    fn contradiction(&self, split: &S, found: &S::Identity) -> Option<String> {
+        let known = self.splits.get(split);
+        let known = known.and_then(|entry| entry.identity.as_ref());
+        let mut known = self.proofs.read_as(split).chain(known);
+        let known = known.find(|known| S::contradicts(known, found))?;
+        Some(self.replaced_words(split, known, found))
     }
 
     fn tell_identified(&mut self, split: &S, message: &str) {
@@ -321,7 +364,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.proofs.silent = silent;
         let heard: BTreeSet<S> = heard;
         for split in heard {
-            self.tell_identified(&split, IS_THE_SAME);
+            self.tell_identified(&split, "it is found again; ticks wait for what it is");
         }
     }
 }

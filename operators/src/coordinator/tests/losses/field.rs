@@ -11,7 +11,7 @@ use crate::binding::{SplitError, SplitRange};
 use crate::discovery::FoundSplit;
 use crate::epoch::SplitEpoch;
 use crate::loss::{Aftermath, LossCause, LossPolicies, Remains};
-use crate::protocol::{Moved, ReleaseReason};
+use crate::protocol::{Command, Moved, ReleaseReason};
 
 /// A split that can be started over, and that has the number of its planting as its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -343,6 +343,13 @@ impl Field {
             why: ReleaseReason::Finished,
         };
         self.coordinator.handle_report(finished, self.now);
+        self.carry_out();
+    }
+
+    /// Somebody asks that a split be read on as what it is by now.
+    pub(super) fn readmit(&mut self, split: Plot) {
+        let report = Report::Command(Command::Readmit(split));
+        self.coordinator.handle_report(report, self.now);
         self.carry_out();
     }
 

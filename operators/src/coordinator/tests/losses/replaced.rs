@@ -156,6 +156,84 @@ fn a_tick_in_which_a_split_was_replaced_and_started_over_never_becomes_durable()
     assert_eq!(field.bound_errors().len(), 1);
 }
 
+/// Nobody asked what it was, and what was read of the other one became durable. To see it fail, ask what is
+/// known of splits by the time of the answer.
+#[test]
+fn a_split_that_is_forgotten_before_its_tick_is_proven_is_asked_about_all_the_same() {
+    let mut field = Field::reading(policies(LossPolicy::Fail));
+    field.identified_at_once = false;
+    field.coordinator.options.kept_for = Duration::ZERO;
+    field.planted.insert('a', 2);
+    field.read(plot('a'), 5);
+    field.found_answered = false;
+    field.list("b");
+    field.finish(plot('a'));
+    field.tick();
+    let forgotten = |event: &SourceEvent<_>| matches!(event, SourceEvent::SplitForgotten { split, .. } if *split == plot('a'));
+    field.pass(Duration::from_millis(1));
+    assert!(field.told.iter().any(forgotten));
+
+    field.identified();
+    field.tick();
+
+    assert_eq!(field.bindings().len(), 0);
+    assert!(field.said("it was 1 and is 2; tick"), "{:?}", field.told);
+}
+
+/// It was taken for what was readmitted, and what was read before became durable as the records of that.
+/// To see it fail, readmit what was replaced whatever waits.
+#[test]
+fn what_was_read_before_a_split_was_readmitted_as_another_one_never_becomes_durable() {
+    for closed in [false, true] {
+        let mut field = Field::reading(policies(LossPolicy::Fail));
+        field.identified_at_once = false;
+        field.read(plot('a'), 5);
+        if closed {
+            field.tick();
+        }
+        field.planted.insert('a', 2);
+        field.find();
+
+        field.readmit(plot('a'));
+        field.identified();
+        field.tick();
+        field.identified();
+
+        assert_eq!(field.bindings().len(), 0, "closed: {closed}");
+        assert!(field.said("it was 1 and is 2; tick"), "{:?}", field.told);
+        // The next run has nothing that waits, and reads on what is there.
+        field.identified_at_once = true;
+        field.crash();
+        field.judged(0, 9);
+        field.tick();
+        field.readmit(plot('a'));
+        field.read(plot('a'), 1);
+        field.tick();
+        assert_eq!(field.next(plot('a')), Some(1));
+        let last = field.bindings().last().map(|last| last.ranges.len());
+        assert_eq!(last, Some(1));
+    }
+}
+
+/// Whatever was found of its group, it was said to be what it was.
+#[test]
+fn a_split_that_is_found_again_as_another_one_is_not_said_to_be_what_it_was() {
+    let mut field = Field::reading(policies(LossPolicy::Fail));
+    field.identified_at_once = false;
+    field.read(plot('a'), 5);
+    field.tick();
+    field.pass(field.options.identify_within);
+    field.planted.insert('a', 2);
+
+    field.find();
+    field.judged(0, 9);
+
+    let same = |event: &SourceEvent<_>| matches!(event, SourceEvent::Health(health) if health.message == "it still is what it was");
+    assert!(!field.told.iter().any(same), "{:?}", field.told);
+    assert!(field.said("it was 1 and is 2"), "{:?}", field.told);
+    assert_eq!(field.next(plot('a')), None);
+}
+
 /// An answer that is about metadata of before says nothing about what is there by now. To see it fail, do
 /// not compare its epoch.
 #[test]
