@@ -213,7 +213,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         // One that is with a reader is handed back at the end, and assigned again.
         if let Ownership::Finished { next, since } = &entry.ownership {
             let (next, since) = (next.clone(), *since);
-            entry.ownership = entry.at_rest(next, since);
+            entry.ownership = entry.at_rest(next.clone(), since);
+            if !entry.is_finished() {
+                // Another one may have taken its place meanwhile.
+                self.rest(split, next, since, now);
+            }
         }
         // What is taken back before the log had it leaves the log as it was. Otherwise the log has to say
         // it before anything that is read from here on: what was recorded stays in its place.
