@@ -165,7 +165,7 @@ impl Rig {
         match request {
             DiscoveryRequest::Discover { epoch, metadata } => {
                 let listed = self.ends.keys().filter(|leaf| metadata.lists(leaf));
-                let splits = listed.map(|leaf| FoundSplit::new(*leaf, ())).collect();
+                let splits = listed.map(|leaf| FoundSplit::new(*leaf, 0)).collect();
                 if self.found_answered {
                     let event = DiscoveryEvent::Found { epoch, splits };
                     self.model.discovered(event);
@@ -347,6 +347,6 @@ pub(crate) fn piece(
         start,
         end,
         bytes: 1,
-        batch: Some(()),
+        batch: Some(0),
     }
 }

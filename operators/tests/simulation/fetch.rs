@@ -42,7 +42,7 @@ impl Simulation {
         let Some((split_epoch, next)) = told.filter(|_| current) else {
             return;
         };
-        if *next < self.world.first(leaf) {
+        if *next < self.world.first(leaf) || *next > self.world.end(leaf) {
             let down = FetcherDown {
                 split: leaf,
                 split_epoch: *split_epoch,
@@ -130,6 +130,7 @@ impl Simulation {
 
     /// Fetchers look for more where there was none.
     pub(super) fn wake_fetchers(&mut self, leaf: Leaf) {
+        let leaf = self.model.history.read_as(leaf);
         for reader in 0..self.ports.len() {
             if self.ports[reader].idle.remove(&leaf)
                 && let Some(attempt) = self.ports[reader].attempts.get(&leaf).copied()

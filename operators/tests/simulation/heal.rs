@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::fetcher::{Fetched, FetcherDown};
+use timely_splits::loss::LossPolicy;
 use timely_splits::protocol::Command;
+use timely_splits::split::Split;
 use timely_splits::tick::Tick;
 
 use crate::forest::Leaf;
@@ -39,6 +41,12 @@ enum Stage {
 }
 
 impl Healing {
+    /// Another run begins, which knows nothing of what was asked of the one before.
+    pub(super) fn begin_again(&mut self) {
+        self.stage = Stage::Reading;
+        self.since = None;
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.stage == Stage::Done
     }
@@ -57,6 +65,13 @@ impl Simulation {
             Fault::Delete(leaf, records) => {
                 self.world.delete(leaf, records);
                 self.wake_fetchers(leaf);
+            }
+            Fault::Replace(tree, records) => {
+                self.world.replace(tree, records);
+                let leaves: Vec<_> = self.world.leaves().collect();
+                for leaf in leaves.into_iter().filter(|leaf| leaf.tree == tree) {
+                    self.wake_fetchers(leaf);
+                }
             }
             Fault::Grow(leaf) => {
                 self.world.grow(leaf);
@@ -121,7 +136,7 @@ impl Simulation {
     /// A fetcher does not do what it should.
     fn misread(&mut self, fault: &Fault) {
         match *fault {
-            Fault::Break(leaf, cause) => self.on_fetchers(leaf, |simulation, reader| {
+            Fault::Break(leaf, cause) => self.on_fetchers(leaf, |simulation, reader, leaf| {
                 let (split_epoch, _) = simulation.model.readers[reader].fetcher[&leaf];
                 let down = FetcherDown {
                     split: leaf,
@@ -133,13 +148,13 @@ impl Simulation {
                 simulation.ports[reader].attempts.remove(&leaf);
                 simulation.deliver(reader, Fetched::Down(down), 0);
             }),
-            Fault::Skip(leaf) => self.on_fetchers(leaf, |simulation, reader| {
+            Fault::Skip(leaf) => self.on_fetchers(leaf, |simulation, reader, leaf| {
                 let end = simulation.world.end(leaf);
                 if let Some((_, next)) = simulation.model.readers[reader].fetcher.get_mut(&leaf) {
                     *next = end.min(*next + 1);
                 }
             }),
-            Fault::Again(leaf, records) => self.on_fetchers(leaf, |simulation, reader| {
+            Fault::Again(leaf, records) => self.on_fetchers(leaf, |simulation, reader, leaf| {
                 if let Some((_, next)) = simulation.model.readers[reader].fetcher.get_mut(&leaf) {
                     *next = next.saturating_sub(records);
                 }
@@ -149,11 +164,12 @@ impl Simulation {
         }
     }
 
-    /// Does something to the fetchers that were told to read a leaf.
-    fn on_fetchers(&mut self, leaf: Leaf, act: impl Fn(&mut Self, usize)) {
+    /// Does something to the fetchers that were told to read a leaf, as whichever it is by now.
+    fn on_fetchers(&mut self, leaf: Leaf, act: impl Fn(&mut Self, usize, Leaf)) {
+        let leaf = self.model.history.read_as(leaf);
         for reader in 0..self.ports.len() {
             if self.model.readers[reader].fetcher.contains_key(&leaf) {
-                act(self, reader);
+                act(self, reader, leaf);
             }
         }
     }
@@ -186,11 +202,6 @@ impl Simulation {
             port.hung_until = Duration::ZERO;
         }
         let late = late.saturating_sub(now);
-        if self.model.log_lost {
-            let readers = self.model.readers.len();
-            self.model.crash(false, readers);
-            self.boot(Duration::ZERO);
-        }
         // After everything that the service said before.
         let last = Duration::from_millis(2 * self.case.swarm.discovery + 1);
         self.soon(last, Happening::Truth);
@@ -257,7 +268,18 @@ impl Simulation {
             return;
         }
         let leaves: Vec<Leaf> = self.world.leaves().collect();
-        for leaf in leaves {
+        for origin in leaves {
+            let replaced = self.world.bud(origin.tree) > 0;
+            let waits = self.case.swarm.losses == LossPolicy::Wait && replaced;
+            let leaf = self.model.history.read_as(origin);
+            // One that was replaced is read on where the one before was, and drained as far, if nobody
+            // starts it over.
+            let history = &self.model.history;
+            let reached = history.next(&leaf).max(history.end(&leaf));
+            self.world.reach(origin, reached.unwrap_or_default());
+            if waits && self.model.watch.owner(leaf).is_none() {
+                self.command(0, Command::Readmit(leaf));
+            }
             if self.model.watch.is_paused(leaf) {
                 self.command(0, Command::Resume(leaf));
             }
@@ -289,12 +311,16 @@ impl Simulation {
             }
         }
         for leaf in self.world.leaves() {
+            let read_as = self.model.history.read_as(leaf);
             let holders = (self.model.readers.iter())
-                .filter(|reader| reader.state.positions().any(|(held, _, _)| *held == leaf))
+                .filter(|reader| {
+                    let mut held = reader.state.positions().map(|(held, _, _)| held);
+                    held.any(|held| held.origin() == leaf)
+                })
                 .count();
             let present = self.world.is_present(leaf);
-            let next = self.model.history.next(&leaf);
-            let stop = self.world.stop(leaf);
+            let next = self.model.history.next(&read_as);
+            let stop = self.model.history.stop(&read_as);
             let over = stop.is_some() && next >= stop;
             if holders != usize::from(present && !over) {
                 let known = match (present, over) {

@@ -98,6 +98,7 @@ impl Simulation {
         let mood = Mood::new(case.seed);
         let mut model = Model::new(case.swarm.settings(&mood));
         model.story = story.then(Vec::new);
+        model.is_proven = is_proven(&case);
         let world = World::new(case.seed, &case.swarm);
         let delays = Random::of(case.seed, 5);
         let mut simulation = Self {
@@ -138,6 +139,9 @@ impl Simulation {
             self.model.now = BEGIN + at;
             self.model.told.clear();
             self.happen(happening);
+            if std::mem::take(&mut self.model.failed) {
+                self.start_again();
+            }
             if self.healing.as_ref().is_some_and(Healing::is_done) {
                 return self.steps;
             }
@@ -164,6 +168,16 @@ impl Simulation {
 
     pub(super) fn elapsed(&self) -> Duration {
         self.model.now.saturating_sub(BEGIN)
+    }
+
+    /// It goes no further, so whoever runs it ends it, and starts it again.
+    fn start_again(&mut self) {
+        let readers = self.model.readers.len();
+        self.model.crash(false, readers);
+        self.boot(Duration::ZERO);
+        if let Some(healing) = &mut self.healing {
+            healing.begin_again();
+        }
     }
 
     fn delay(&mut self, most: u64) -> Duration {
@@ -348,8 +362,28 @@ impl Simulation {
 
     pub(super) fn command(&mut self, reader: usize, command: Command<Leaf>) {
         let reader = reader % self.model.readers.len();
+        let read_as = |leaf| self.model.history.read_as(leaf);
+        let command = match command {
+            Command::Move { split, to } => Command::Move {
+                split: read_as(split),
+                to,
+            },
+            Command::Pause(leaf) => Command::Pause(read_as(leaf)),
+            Command::Resume(leaf) => Command::Resume(read_as(leaf)),
+            Command::Readmit(leaf) => Command::Readmit(read_as(leaf)),
+            command => command,
+        };
         self.model.command(reader, command);
     }
+}
+
+/// Whether each tick waits until it is known that its leaves are what they were: it is asked, and answered
+/// in time. Nobody knows what a leaf was that does not exist any more.
+fn is_proven(case: &Case) -> bool {
+    let asked = case.swarm.identify_every == Some(Duration::ZERO);
+    let patient = case.swarm.identify_within > Duration::from_millis(case.swarm.discovery);
+    let unknown = |fault: &Fault| matches!(fault, Fault::LoseStarts(_) | Fault::Wither(_));
+    asked && patient && !case.script.iter().any(|(_, fault)| unknown(fault))
 }
 
 impl Port {

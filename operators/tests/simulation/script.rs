@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     Write(Leaf, u64),
     /// So many of the oldest records of a leaf are deleted.
     Delete(Leaf, u64),
+    /// Another tree takes the place of one; its leaves have so many records.
+    Replace(char, u64),
     /// The metadata changes, and the service says so.
     Change(Forest),
     /// The metadata service says what is not so.
@@ -67,7 +69,7 @@ pub(crate) enum Fault {
 }
 
 /// The kinds of faults, as many as [`fault`] knows.
-const KINDS: usize = 22;
+const KINDS: usize = 24;
 
 /// What happens under `seed`, and when, in order.
 pub(crate) fn script(seed: u64, swarm: &Swarm) -> Vec<(Duration, Fault)> {
@@ -120,6 +122,7 @@ fn fault(kind: usize, random: &mut Random, swarm: &Swarm) -> Fault {
             Fault::Clock(millis)
         }
         20 | 21 => Fault::Delete(leaf(random, swarm), 1 + random.below(12)),
+        22 | 23 => Fault::Replace(tree(random, swarm), random.below(20)),
         _ => Fault::Crash {
             readers: 1 + random.index(4),
             down: Duration::from_millis(random.below(300)),

@@ -7,9 +7,9 @@ use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit};
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
 use timely_splits::fetcher::Piece;
 use timely_splits::loss::{LossPolicy, Remains};
-use timely_splits::split::Metadata;
+use timely_splits::split::{Metadata, Split};
 
-use crate::forest::{Forest, Leaf};
+use crate::forest::{Bud, Forest, Leaf};
 use crate::model::Batch;
 use crate::random::Random;
 use crate::swarm::Swarm;
@@ -17,6 +17,8 @@ use crate::swarm::Swarm;
 /// Leaves with records, and the truth about trees.
 pub(crate) struct World {
     leaves: BTreeMap<Leaf, Records>,
+    /// How often trees were replaced.
+    buds: BTreeMap<char, Bud>,
     /// What the metadata service would say if it worked.
     pub(crate) truth: Forest,
     /// Until when questions where leaves start are not answered.
@@ -36,6 +38,16 @@ struct Records {
     exists: bool,
 }
 
+impl Records {
+    fn new(end: u64) -> Self {
+        Self {
+            first: 0,
+            end,
+            exists: true,
+        }
+    }
+}
+
 impl World {
     pub(crate) fn new(seed: u64, swarm: &Swarm) -> Self {
         let mut leaves = BTreeMap::new();
@@ -43,16 +55,12 @@ impl World {
         for tree in ('a'..='z').take(usize::try_from(swarm.trees).expect("few trees")) {
             truth.0.insert(tree, swarm.drains);
             for number in 0..u16::try_from(swarm.leaves).expect("few leaves") {
-                let records = Records {
-                    first: 0,
-                    end: 5,
-                    exists: true,
-                };
-                leaves.insert(Leaf::new(tree, number), records);
+                leaves.insert(Leaf::new(tree, number), Records::new(5));
             }
         }
         Self {
             leaves,
+            buds: BTreeMap::new(),
             truth,
             starts_lost_until: Duration::ZERO,
             looking: None,
@@ -89,16 +97,35 @@ impl World {
 
     /// The position of the first record of a leaf that is there.
     pub(crate) fn first(&self, leaf: Leaf) -> u64 {
-        self.leaves.get(&leaf).map_or(0, |records| records.first)
+        self.leaves
+            .get(&leaf.origin())
+            .map_or(0, |records| records.first)
     }
 
     pub(crate) fn grow(&mut self, leaf: Leaf) {
-        let records = Records {
-            first: 0,
-            end: 3,
-            exists: true,
-        };
-        self.leaves.entry(leaf).or_insert(records).exists = true;
+        let records = self.leaves.entry(leaf);
+        records.or_insert_with(|| Records::new(3)).exists = true;
+    }
+
+    /// Another tree takes the place of one, and its name: each of its leaves has so many records.
+    pub(crate) fn replace(&mut self, tree: char, records: u64) {
+        *self.buds.entry(tree).or_default() += 1;
+        let leaves = self.leaves.iter_mut();
+        for (_, leaf) in leaves.filter(|(leaf, _)| leaf.tree == tree) {
+            *leaf = Records::new(records);
+        }
+    }
+
+    /// How often a tree was replaced.
+    pub(crate) fn bud(&self, tree: char) -> Bud {
+        self.buds.get(&tree).copied().unwrap_or_default()
+    }
+
+    /// A leaf has records up to a position, at least.
+    pub(crate) fn reach(&mut self, leaf: Leaf, end: u64) {
+        if let Some(leaf) = self.leaves.get_mut(&leaf) {
+            leaf.end = leaf.end.max(end);
+        }
     }
 
     pub(crate) fn wither(&mut self, leaf: Leaf) {
@@ -107,12 +134,20 @@ impl World {
         }
     }
 
+    /// What a leaf is, if it exists.
+    fn identity(&self, leaf: Leaf) -> Option<Bud> {
+        let records = self.leaves.get(&leaf.origin())?;
+        records.exists.then_some(self.bud(leaf.tree))
+    }
+
     pub(crate) fn leaves(&self) -> impl Iterator<Item = Leaf> {
         self.leaves.keys().copied()
     }
 
     pub(crate) fn end(&self, leaf: Leaf) -> u64 {
-        self.leaves.get(&leaf).map_or(0, |records| records.end)
+        self.leaves
+            .get(&leaf.origin())
+            .map_or(0, |records| records.end)
     }
 
     /// Where reading a leaf stops, whenever it is asked.
@@ -133,7 +168,7 @@ impl World {
         split_epoch: SplitEpoch,
         next: u64,
     ) -> Option<Piece<Leaf, Batch>> {
-        let records = self.leaves.get(&leaf)?;
+        let records = self.leaves.get(&leaf.origin())?;
         if !records.exists || next >= records.end {
             return None;
         }
@@ -144,7 +179,7 @@ impl World {
             start: next,
             end,
             bytes: usize::try_from(end - next).expect("a few"),
-            batch: Some(()),
+            batch: Some(self.bud(leaf.tree)),
         })
     }
 
@@ -162,12 +197,13 @@ impl World {
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
             _ if now < self.starts_lost_until => Vec::new(),
             DiscoveryRequest::Identify { request, splits } => {
-                let splits = splits.into_iter().map(|split| (split, Some(()))).collect();
+                let splits = splits.into_iter();
+                let splits = splits.map(|leaf| (leaf, self.identity(leaf))).collect();
                 vec![DiscoveryEvent::Identified { request, splits }]
             }
             DiscoveryRequest::Judge { request, split } => {
                 let remains = Remains {
-                    identity: Some(()),
+                    identity: self.identity(split),
                     first: self.first(split),
                     end: self.end(split),
                 };
@@ -212,7 +248,9 @@ impl World {
         let (found, gone): (Vec<_>, Vec<_>) = listed.partition(|(_, records)| records.exists);
         let random = &mut self.random;
         let found = found.into_iter().filter(|_| !random.chance(self.partial));
-        let splits = found.map(|(leaf, _)| FoundSplit::new(*leaf, ())).collect();
+        let bud = |leaf: &Leaf| self.buds.get(&leaf.tree).copied().unwrap_or_default();
+        let splits = found.map(|(leaf, _)| FoundSplit::new(*leaf, bud(leaf)));
+        let splits = splits.collect();
         let gone: Vec<_> = gone.into_iter().map(|(leaf, _)| *leaf).collect();
         let mut said = vec![DiscoveryEvent::Found { epoch, splits }];
         if !gone.is_empty() {

@@ -11,19 +11,32 @@ use timely_splits::split::{Metadata, Shrink, Split};
 pub(crate) struct Leaf {
     pub(crate) tree: char,
     pub(crate) number: u16,
+    /// How often it was started over.
+    generation: u16,
 }
 
 impl Leaf {
     pub(crate) fn new(tree: char, number: u16) -> Self {
-        Self { tree, number }
+        Self {
+            tree,
+            number,
+            generation: 0,
+        }
     }
 }
 
 impl Display for Leaf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.tree, self.number)
+        write!(f, "{}{}", self.tree, self.number)?;
+        match self.generation {
+            0 => Ok(()),
+            generation => write!(f, "'{generation}"),
+        }
     }
 }
+
+/// What a leaf is: how often its tree was replaced by another one of the same name.
+pub(crate) type Bud = u32;
 
 /// The trees to be read, each with the path to it. A tree that is reached otherwise has the same
 /// leaves. Those on paths from 2 on are drained when they are removed, from 4 on before trees that are
@@ -49,8 +62,20 @@ impl Display for Forest {
 
 impl Split for Leaf {
     type Position = u64;
-    type Identity = ();
+    type Identity = Bud;
     type Metadata = Forest;
+
+    fn started_over(&self) -> Option<Self> {
+        let generation = self.generation + 1;
+        Some(Self {
+            generation,
+            ..*self
+        })
+    }
+
+    fn origin(&self) -> Self {
+        Self::new(self.tree, self.number)
+    }
 }
 
 impl Metadata<Leaf> for Forest {

@@ -60,8 +60,6 @@ pub(crate) struct History<S: Split> {
     durably_quarantined: BTreeSet<S>,
     /// Splits that are paused, as the log says.
     durably_paused: BTreeSet<S>,
-    /// Readmitted, as the log says, before the failure was bound.
-    readmitted: BTreeSet<S>,
     epochs: BTreeMap<S, SplitEpoch>,
     bound: Option<Tick>,
     reserved: Tick,
@@ -85,7 +83,6 @@ impl<S: Split<Position = u64>> History<S> {
             quarantined: BTreeSet::new(),
             durably_quarantined: BTreeSet::new(),
             durably_paused: BTreeSet::new(),
-            readmitted: BTreeSet::new(),
             epochs: BTreeMap::new(),
             bound: None,
             reserved: Tick::default(),
@@ -112,6 +109,22 @@ impl<S: Split<Position = u64>> History<S> {
         ends.iter()
             .flatten()
             .any(|end| self.next(split) >= Some(**end))
+    }
+
+    /// Where a split ends that is drained, as the log says.
+    pub(crate) fn end(&self, split: &S) -> Option<u64> {
+        self.ends.get(split).copied()
+    }
+
+    /// Where reading a split stops, as the log says.
+    pub(crate) fn stop(&self, split: &S) -> Option<u64> {
+        self.stops.get(split).copied()
+    }
+
+    /// As which split one is read, as the log says, that was found as `origin`.
+    pub(crate) fn read_as(&self, origin: S) -> S {
+        let newest = self.durable.keys().filter(|split| split.origin() == origin);
+        newest.max().cloned().unwrap_or(origin)
     }
 
     /// The splits that failed for good and were not readmitted.
@@ -258,10 +271,6 @@ impl<S: Split<Position = u64>> History<S> {
             LogRecord::Binding(binding) => self.binding(binding),
             LogRecord::Readmitted(split) => {
                 self.durably_quarantined.remove(split);
-                let unbound = self.failed.values().flatten();
-                if unbound.into_iter().any(|error| error.split == *split) {
-                    self.readmitted.insert(split.clone());
-                }
             }
             LogRecord::Forgotten(split) => {
                 self.durable.remove(split);
@@ -331,13 +340,32 @@ impl<S: Split<Position = u64>> History<S> {
         let mut failed = self.failed.remove(&tick).unwrap_or_default();
         failed.sort();
         assert_eq!(binding.errors, failed, "I8: the errors of tick {tick}");
-        let stays = |error: &SplitError<S>| error.then == Aftermath::Stays;
-        for SplitError { split, .. } in failed.into_iter().filter(stays) {
-            let readmitted = self.readmitted.remove(&split);
-            if !readmitted || self.quarantined.contains(&split) {
-                self.durably_quarantined.insert(split);
+        let stays = |error: &&SplitError<S>| error.then == Aftermath::Stays;
+        let stay = failed.iter().filter(stays).map(|error| error.split.clone());
+        self.durably_quarantined.extend(stay);
+        for error in &failed {
+            if let Aftermath::StartedOver { split, start, stop } = &error.then {
+                self.started_over(&error.split, split, *start, *stop);
             }
         }
+    }
+
+    /// A split is read as another one.
+    fn started_over(&mut self, split: &S, other: &S, start: u64, stop: Option<u64>) {
+        let before = self.durable.insert(other.clone(), start);
+        assert_eq!(before, None, "I8: {other} starts twice");
+        self.next.insert(other.clone(), start);
+        let stopped = self.stops.remove(split).is_some();
+        assert_eq!(stopped, stop.is_some(), "I8: the stop of {other}");
+        if let Some(stop) = stop {
+            self.stops.insert(other.clone(), stop);
+        }
+        self.ends.remove(split);
+        self.durable.remove(split);
+        self.next.remove(split);
+        self.quarantined.remove(split);
+        self.durably_quarantined.remove(split);
+        self.durably_paused.remove(split);
     }
 
     fn snapshot(&self, snapshot: &Snapshot<S>) {
@@ -380,7 +408,6 @@ impl<S: Split<Position = u64>> History<S> {
         self.quarantined.clone_from(&self.durably_quarantined);
         self.emitted.clear();
         self.failed.clear();
-        self.readmitted.clear();
         self.assigned_before = self.assigned;
     }
 }

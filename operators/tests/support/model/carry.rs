@@ -5,6 +5,7 @@ use timely_splits::discovery::DiscoveryRequest;
 use timely_splits::epoch::ReaderId;
 use timely_splits::event::SourceEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
+use timely_splits::loss::Aftermath;
 use timely_splits::protocol::{Assignment, Directive};
 use timely_splits::reader::ReaderAction;
 
@@ -102,10 +103,13 @@ impl Model {
             SourceEvent::Health(health) => {
                 let wedged = health.status == HealthStatus::Failing(FailureKind::Definite)
                     && ["source", "binding log"].contains(&health.subject.as_str());
-                assert!(!wedged || self.log_lost, "I8: the source ends: {health}");
+                self.over |= wedged && health.message.contains("was replaced by another one");
+                assert!(
+                    !wedged || self.log_lost || self.over,
+                    "I8: the source ends: {health}"
+                );
                 if health.message.starts_with("cannot be paused") {
-                    let durably = self.history.durably_paused();
-                    self.watch.refuses_pause(&health.subject, durably);
+                    self.watch.refuses_pause();
                 }
             }
             SourceEvent::DrainBegun { .. } => self.drains.cut = false,
@@ -116,6 +120,12 @@ impl Model {
                     (self.drains).adopts(before, metadata, &self.history, gone);
                 }
                 self.watch.adopts(*epoch, metadata);
+            }
+            SourceEvent::Failed { .. } => self.failed = true,
+            SourceEvent::SplitLost { error, .. } => {
+                if let Aftermath::StartedOver { split, .. } = &error.then {
+                    self.watch.starts_over(error.split, *split);
+                }
             }
             SourceEvent::SplitGone { split } => self.watch.vanishes(*split),
             SourceEvent::SplitFound { split } => self.watch.finds(*split),

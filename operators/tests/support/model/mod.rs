@@ -5,7 +5,7 @@ mod carry;
 mod drains;
 mod watch;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ use timely_splits::tick::Tick;
 
 use self::drains::Drains;
 pub(crate) use self::watch::Watch;
-use crate::forest::{Forest, Leaf};
+use crate::forest::{Bud, Forest, Leaf};
 use crate::history::{Emission, History};
 
 /// When it begins: late enough that clocks can go back.
 pub(crate) const BEGIN: Duration = Duration::from_secs(1_000);
 
-/// What is emitted is of no interest, only which ranges are.
-pub(crate) type Batch = ();
+/// What is emitted is of no interest, only which ranges are, and of what.
+pub(crate) type Batch = Bud;
 
 /// What a source is set up with.
 #[derive(Clone)]
@@ -64,6 +64,16 @@ pub(crate) struct Model {
     pub(crate) watch: Watch,
     pub(crate) drains: Drains,
     pub(crate) history: History<Leaf>,
+    /// It has read a leaf that is another one by now, and goes no further.
+    over: bool,
+    /// Whoever runs it was told that it goes no further.
+    pub(crate) failed: bool,
+    /// Whether nothing may be bound of a leaf that took the place of another.
+    pub(crate) is_proven: bool,
+    /// What each leaf is, as the log says.
+    identities: BTreeMap<Leaf, Bud>,
+    /// What was emitted at ticks that are not bound.
+    emitted: BTreeMap<Tick, BTreeSet<(Leaf, Bud)>>,
     /// What happened, if somebody is to read it.
     pub(crate) story: Option<Vec<String>>,
 }
@@ -110,6 +120,11 @@ impl Model {
             watch: Watch::new(),
             drains: Drains::default(),
             history: History::new(),
+            over: false,
+            failed: false,
+            is_proven: false,
+            identities: BTreeMap::new(),
+            emitted: BTreeMap::new(),
             story: None,
         };
         model.boot();
@@ -188,7 +203,8 @@ impl Model {
         );
         self.history.crashed();
         self.settings.coordinator.readers = readers;
-        self.log_lost = false;
+        (self.log_lost, self.over, self.failed) = (false, false, false);
+        self.emitted.clear();
         self.asked.clear();
         self.fetching.clear();
         self.preparing.clear();
@@ -257,6 +273,16 @@ impl Model {
     /// The discovery answers.
     pub(crate) fn discovered(&mut self, event: DiscoveryEvent<Leaf>) {
         tell!(self, "coordinator <- discovery: {event:?}");
+        if let DiscoveryEvent::Found { splits, .. } = &event {
+            for found in splits {
+                let leaf = self.history.read_as(found.split);
+                let known = self.identities.get(&leaf);
+                // It is not wanted any more, whoever is to have it next.
+                if known.is_none_or(|known| *known != found.identity) {
+                    self.watch.vanishes(leaf);
+                }
+            }
+        }
         let now = self.clock();
         self.coordinator.handle_discovery(event, now);
         self.carry_out();
@@ -291,10 +317,28 @@ impl Model {
     fn put_into_log(&mut self, records: Vec<LogRecord<Leaf>>) {
         for record in records {
             self.history.logged(&record);
-            if let LogRecord::Binding(binding) = &record {
-                self.watch.bound(binding.tick);
+            match &record {
+                LogRecord::Binding(binding) => {
+                    self.watch.bound(binding.tick);
+                    self.assert_what_it_was(binding.tick);
+                }
+                LogRecord::Identified { split, identity } => {
+                    self.identities.insert(*split, *identity);
+                }
+                _ => {}
             }
             self.log.push(record);
+        }
+    }
+
+    /// A tick is bound.
+    fn assert_what_it_was(&mut self, tick: Tick) {
+        for (leaf, bud) in self.emitted.remove(&tick).unwrap_or_default() {
+            let known = self.identities.get(&leaf);
+            assert!(
+                !self.is_proven || known.is_none_or(|known| *known == bud),
+                "identity: tick {tick} is bound with records of {leaf} that is {bud}, and it was {known:?}"
+            );
         }
     }
 
@@ -302,7 +346,8 @@ impl Model {
     pub(crate) fn compact(&mut self) {
         // A snapshot has what closed ticks come to, so it comes after their bindings.
         let bound = self.under_way.is_none() && self.coordinator.tables().ticks_waiting == 0;
-        if bound && !self.log_lost && self.coordinator.open_tick().is_some() {
+        let is_over = self.log_lost || self.over;
+        if bound && !is_over && self.coordinator.open_tick().is_some() {
             tell!(self, "the log is compacted");
             let snapshot = LogRecord::Snapshot(self.coordinator.snapshot());
             self.put_into_log(vec![snapshot]);
@@ -355,6 +400,8 @@ impl Model {
         if verdict == Verdict::Emit {
             self.watch.emits(ReaderId(reader), piece);
             self.drains.emits(piece.split, tick);
+            let of = piece.batch.map(|bud| (piece.split, bud));
+            self.emitted.entry(tick).or_default().extend(of);
             self.history.emitted(Emission {
                 at: self.now,
                 reader: ReaderId(reader),

@@ -12,7 +12,7 @@ use timely_splits::split::Metadata;
 use timely_splits::tick::Tick;
 
 use super::Settings;
-use crate::forest::{Forest, Leaf};
+use crate::forest::{Bud, Forest, Leaf};
 
 /// What one run of the source has said, by a second, simpler account of it.
 ///
@@ -38,6 +38,8 @@ pub(crate) struct Watch {
     revoked: BTreeSet<(Leaf, SplitEpoch)>,
     split_epochs: BTreeMap<Leaf, SplitEpoch>,
     paused: BTreeSet<Leaf>,
+    /// What was paused before somebody last asked for a pause, or its end.
+    paused_before: BTreeSet<Leaf>,
     /// Who is to prepare for each split, and by when.
     preparing: BTreeMap<Leaf, (ReaderId, Duration)>,
     /// Splits of which it was asked where they end.
@@ -67,6 +69,7 @@ impl Watch {
             revoked: BTreeSet::new(),
             split_epochs: BTreeMap::new(),
             paused: BTreeSet::new(),
+            paused_before: BTreeSet::new(),
             preparing: BTreeMap::new(),
             leaving: BTreeSet::new(),
             gone: BTreeSet::new(),
@@ -140,6 +143,16 @@ impl Watch {
         self.leaving.insert(leaf);
     }
 
+    /// A split is read as another one from here on.
+    pub(crate) fn starts_over(&mut self, leaf: Leaf, other: Leaf) {
+        if self.paused.remove(&leaf) {
+            self.paused.insert(other);
+        }
+        if self.gone.contains(&leaf) {
+            self.gone.insert(other);
+        }
+    }
+
     /// A split does not exist any more, at least for now.
     pub(crate) fn vanishes(&mut self, leaf: Leaf) {
         self.gone.insert(leaf);
@@ -168,12 +181,9 @@ impl Watch {
         );
     }
 
-    /// A split cannot be paused or resumed: it is not known. It may be once the log is open, and is what
-    /// the log says then.
-    pub(crate) fn refuses_pause(&mut self, subject: &str, durably: &BTreeSet<Leaf>) {
-        let is_meant = |leaf: &&Leaf| format!("split {leaf}") == subject;
-        self.paused.retain(|leaf| !is_meant(&leaf));
-        self.paused.extend(durably.iter().filter(is_meant));
+    /// What was last asked to be paused or resumed cannot be: it is not known.
+    pub(crate) fn refuses_pause(&mut self) {
+        self.paused.clone_from(&self.paused_before);
     }
 
     pub(crate) fn planned(&mut self, plan: PlanEpoch) {
@@ -324,9 +334,11 @@ impl Watch {
                 }
             }
             Report::Command(Command::Pause(leaf)) => {
+                self.paused_before.clone_from(&self.paused);
                 self.paused.insert(*leaf);
             }
             Report::Command(Command::Resume(leaf)) => {
+                self.paused_before.clone_from(&self.paused);
                 self.paused.remove(leaf);
             }
             Report::Command(Command::Drain(reader)) => {
@@ -345,7 +357,7 @@ impl Watch {
     }
 
     /// A reader emits a piece.
-    pub(crate) fn emits(&self, reader: ReaderId, piece: &Piece<Leaf, ()>) {
+    pub(crate) fn emits(&self, reader: ReaderId, piece: &Piece<Leaf, Bud>) {
         let leaf = piece.split;
         let listed = (self.metadata.get(&reader)).is_some_and(|(_, forest)| forest.lists(&leaf));
         assert!(
