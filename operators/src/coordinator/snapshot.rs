@@ -1,5 +1,7 @@
 //! What a restart needs to know, as a log stores it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::Coordinator;
@@ -7,6 +9,7 @@ use super::bounded::Bounded;
 use super::ownership::Ownership;
 use super::restore::{Restored, RestoredSplit};
 use crate::assignor::Assignor;
+use crate::defect::{self, Defect};
 use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::split::Split;
 use crate::tick::Tick;
@@ -185,4 +188,79 @@ pub enum RestoreError {
         /// The tick from which on ticks were to be replayed.
         from: Tick,
     },
+}
+
+impl<S: Split> Restored<S> {
+    /// The state that a snapshot is of.
+    pub(super) fn of_snapshot(snapshot: &Snapshot<S>) -> Result<Self, RestoreError> {
+        let believed = defect::is(Defect::SnapshotBelieved);
+        if snapshot.version > SNAPSHOT_VERSION && !believed {
+            return Err(RestoreError::Newer {
+                version: snapshot.version,
+            });
+        }
+        let incomplete = |what| Err(RestoreError::Incomplete { what });
+        let written = snapshot.splits.len() as u64;
+        if written != snapshot.count && !believed {
+            return incomplete(format!("{written} splits, expected {}", snapshot.count));
+        }
+        let mut splits = BTreeMap::new();
+        for one in &snapshot.splits {
+            let value = RestoredSplit {
+                position: one.position.clone(),
+                quarantined: one.quarantined,
+                paused: one.paused,
+                identity: one.identity.clone(),
+                unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
+                end: one.end.clone(),
+            };
+            if splits.insert(one.split.clone(), value).is_some() && !believed {
+                return incomplete(format!("split {} is in it twice", one.split));
+            }
+        }
+        Ok(Self {
+            incarnation: snapshot.incarnation,
+            reserved: snapshot.reserved,
+            split_epochs: snapshot.split_epochs,
+            bound: snapshot.bound,
+            metadata: snapshot.metadata.clone(),
+            target: snapshot.target.clone(),
+            first: snapshot.first.clone(),
+            splits,
+            rewound: false,
+            replay: None,
+            all_found: snapshot.all_found,
+        })
+    }
+
+    /// The snapshot of this state.
+    pub(super) fn snapshot(&self) -> Snapshot<S> {
+        let splits: Vec<_> = (self.splits.iter())
+            .map(|(split, one)| SplitSnapshot {
+                split: split.clone(),
+                position: one.position.clone(),
+                quarantined: one.quarantined,
+                paused: one.paused,
+                identity: one.identity.clone(),
+                unlisted_since: one.unlisted_since,
+                stop: one.stop.clone(),
+                end: one.end.clone(),
+            })
+            .collect();
+        Snapshot {
+            version: SNAPSHOT_VERSION,
+            incarnation: self.incarnation,
+            reserved: self.reserved,
+            split_epochs: self.split_epochs,
+            bound: self.bound,
+            metadata: self.metadata.clone(),
+            target: self.target.clone(),
+            first: self.first.clone(),
+            count: splits.len() as u64,
+            splits,
+            rewound: self.rewound,
+            all_found: self.all_found,
+        }
+    }
 }

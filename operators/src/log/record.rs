@@ -1,7 +1,13 @@
 //! Records as they are on the disk: protobuf messages, so that fields can be added.
 
-use prost::{Message, Oneof};
+mod messages;
 
+use prost::Message;
+
+use self::messages::{
+    BindingMessage, EndMessage, ErrorMessage, FirstMessage, FrameMessage, IdentityMessage, Kind,
+    MetadataMessage, PositionMessage, RangeMessage, RecordMessage, SnapshotMessage,
+};
 use super::{LogRecord, Stored, StoredError};
 use crate::binding::{Binding, SplitError, SplitRange};
 use crate::coordinator::{Snapshot, SplitSnapshot};
@@ -9,182 +15,6 @@ use crate::epoch::{Incarnation, MetadataEpoch, SplitEpoch};
 use crate::loss::Aftermath;
 use crate::split::Split;
 use crate::tick::Tick;
-
-/// The records of one append.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct FrameMessage {
-    #[prost(message, repeated, tag = "1")]
-    records: Vec<RecordMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct RecordMessage {
-    #[prost(
-        oneof = "Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
-    )]
-    kind: Option<Kind>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-enum Kind {
-    #[prost(uint64, tag = "1")]
-    Incarnation(u64),
-    #[prost(uint64, tag = "2")]
-    Reserved(u64),
-    #[prost(message, tag = "3")]
-    Metadata(MetadataMessage),
-    #[prost(message, tag = "4")]
-    Start(PositionMessage),
-    #[prost(message, tag = "5")]
-    Binding(BindingMessage),
-    #[prost(bytes, tag = "6")]
-    Readmitted(Vec<u8>),
-    #[prost(bytes, tag = "7")]
-    Forgotten(Vec<u8>),
-    #[prost(message, tag = "8")]
-    Snapshot(SnapshotMessage),
-    #[prost(bytes, tag = "9")]
-    Paused(Vec<u8>),
-    #[prost(bytes, tag = "10")]
-    Resumed(Vec<u8>),
-    #[prost(message, tag = "11")]
-    Identified(IdentityMessage),
-    #[prost(uint64, tag = "12")]
-    ReservedEpochs(u64),
-    /// A start with a stop. A kind of its own: a version that knows no stops must not read past one.
-    #[prost(message, tag = "13")]
-    Stretch(PositionMessage),
-    #[prost(bool, tag = "14")]
-    AllFound(bool),
-    /// Metadata with a target, a kind of its own as a start with a stop is.
-    #[prost(message, tag = "15")]
-    Interim(MetadataMessage),
-    #[prost(message, tag = "16")]
-    End(EndMessage),
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct MetadataMessage {
-    #[prost(uint64, tag = "1")]
-    epoch: u64,
-    #[prost(bytes, tag = "2")]
-    metadata: Vec<u8>,
-    #[prost(uint64, tag = "3")]
-    at: u64,
-    /// What is in force after it.
-    #[prost(bytes, optional, tag = "4")]
-    target: Option<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct EndMessage {
-    #[prost(bytes, tag = "1")]
-    split: Vec<u8>,
-    /// Without it the split is not drained any more.
-    #[prost(bytes, optional, tag = "2")]
-    end: Option<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct IdentityMessage {
-    #[prost(bytes, tag = "1")]
-    split: Vec<u8>,
-    #[prost(bytes, tag = "2")]
-    identity: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct PositionMessage {
-    #[prost(bytes, tag = "1")]
-    split: Vec<u8>,
-    #[prost(bytes, tag = "2")]
-    position: Vec<u8>,
-    #[prost(bool, tag = "3")]
-    quarantined: bool,
-    #[prost(bool, tag = "4")]
-    paused: bool,
-    #[prost(bytes, optional, tag = "5")]
-    identity: Option<Vec<u8>>,
-    #[prost(uint64, optional, tag = "6")]
-    unlisted_since: Option<u64>,
-    #[prost(bytes, optional, tag = "7")]
-    stop: Option<Vec<u8>>,
-    #[prost(bytes, optional, tag = "8")]
-    end: Option<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct BindingMessage {
-    #[prost(uint64, tag = "1")]
-    tick: u64,
-    #[prost(message, repeated, tag = "2")]
-    ranges: Vec<RangeMessage>,
-    #[prost(message, repeated, tag = "3")]
-    errors: Vec<ErrorMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct RangeMessage {
-    #[prost(bytes, tag = "1")]
-    split: Vec<u8>,
-    #[prost(bytes, tag = "2")]
-    from: Vec<u8>,
-    #[prost(bytes, tag = "3")]
-    to: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ErrorMessage {
-    #[prost(bytes, tag = "1")]
-    split: Vec<u8>,
-    #[prost(bytes, tag = "2")]
-    position: Vec<u8>,
-    #[prost(string, tag = "3")]
-    message: String,
-    /// From where on the split is read, if what is before it is skipped, or of the split as which it
-    /// starts over.
-    #[prost(bytes, optional, tag = "4")]
-    next: Option<Vec<u8>>,
-    #[prost(bytes, optional, tag = "5")]
-    started_over: Option<Vec<u8>>,
-    /// Where that one stops, if the one before does. Not in logs of versions that left it its stop.
-    #[prost(bytes, optional, tag = "6")]
-    stop: Option<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SnapshotMessage {
-    #[prost(uint32, tag = "1")]
-    version: u32,
-    #[prost(uint64, tag = "2")]
-    incarnation: u64,
-    #[prost(uint64, tag = "3")]
-    reserved: u64,
-    #[prost(uint64, optional, tag = "4")]
-    bound: Option<u64>,
-    #[prost(message, optional, tag = "5")]
-    metadata: Option<MetadataMessage>,
-    #[prost(uint64, tag = "6")]
-    count: u64,
-    #[prost(message, repeated, tag = "7")]
-    splits: Vec<PositionMessage>,
-    #[prost(bool, tag = "8")]
-    rewound: bool,
-    #[prost(uint64, tag = "9")]
-    split_epochs: u64,
-    #[prost(bool, tag = "10")]
-    all_found: bool,
-    /// Without it, since builds did not write it, the metadata in force is taken for the first.
-    #[prost(message, optional, tag = "11")]
-    first: Option<FirstMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct FirstMessage {
-    #[prost(bytes, optional, tag = "1")]
-    metadata: Option<Vec<u8>>,
-}
 
 /// The bytes of `records`.
 pub(super) fn encode<S>(records: &[LogRecord<S>]) -> Vec<u8>
