@@ -13,7 +13,7 @@ enum Presence {
     There,
     /// The cluster says that it does not exist.
     Gone,
-    /// Whether it is there is unknown, since the cluster is reached in another way.
+    /// Whether it is there is unknown, since the cluster is reached in another way, or is another one.
     Unsure,
 }
 
@@ -31,10 +31,13 @@ struct Topic {
 /// # Invariants
 ///
 /// A partition is gone only if it was there and the cluster then said otherwise; a topic that could
-/// not be asked for stays what it was.
+/// not be asked for stays what it was. Another cluster that answers in its place has nothing to say of
+/// what is gone, nor of what there is in all: of it only what it has is noted.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     topics: BTreeMap<TopicName, Topic>,
+    /// Whether another cluster answers than the one that is meant.
+    foreign: bool,
     /// Whether the cluster has answered since it is reached as it is.
     answered: bool,
     /// The topics about which it has, so that what there is of them is known.
@@ -60,8 +63,12 @@ impl Findings {
         self.known.insert(topic.clone());
         let topic = self.topics.entry(topic).or_default();
         topic.identity = Some(identity);
+        let others = match self.foreign {
+            true => Presence::Unsure,
+            false => Presence::Gone,
+        };
         for presence in topic.partitions.values_mut() {
-            *presence = Presence::Gone;
+            *presence = others;
         }
         let there = partitions.iter();
         topic
@@ -71,6 +78,9 @@ impl Findings {
 
     /// The cluster says that there is no `topic`.
     pub(super) fn does_not_exist(&mut self, topic: &TopicName) {
+        if self.foreign {
+            return;
+        }
         self.known.insert(topic.clone());
         if let Some(topic) = self.topics.get_mut(topic) {
             for presence in topic.partitions.values_mut() {
@@ -92,7 +102,16 @@ impl Findings {
 
     /// Whether what there is of all `topics` is known.
     pub(super) fn is_complete<'a>(&self, mut topics: impl Iterator<Item = &'a TopicName>) -> bool {
-        self.answered && topics.all(|topic| self.known.contains(topic))
+        self.answered && !self.foreign && topics.all(|topic| self.known.contains(topic))
+    }
+
+    /// What answers from here on is another cluster than the one that is meant, or is the latter: what
+    /// the one before had is then in doubt.
+    pub(super) fn answered_by_foreign(&mut self, foreign: bool) {
+        if self.foreign != foreign {
+            self.foreign = foreign;
+            self.doubt();
+        }
     }
 
     /// The cluster has answered about all topics that it could be asked for.
@@ -112,18 +131,19 @@ impl Findings {
         }
     }
 
-    /// What is to be said under `epoch` and was not said yet, of splits that are `shown`.
+    /// What is to be said under `epoch` and was not said yet. Of what another cluster has, those splits
+    /// are found that the log `knows`.
     pub(super) fn report(
         &mut self,
         cluster: &ClusterId,
         epoch: MetadataEpoch,
-        shown: impl Fn(&KafkaSplit) -> bool,
+        knows: impl Fn(&KafkaSplit) -> bool,
     ) -> Vec<DiscoveryEvent<KafkaSplit>> {
         if !self.answered {
             return Vec::new();
         }
         let mut now = self.current(cluster);
-        now.found.retain(|(split, _)| shown(split));
+        now.found.retain(|(split, _)| !self.foreign || knows(split));
         let last = self.reported.replace((epoch, now.clone()));
         let last = last.filter(|(before, _)| *before == epoch);
         let last = last.map(|(_, report)| report);

@@ -84,7 +84,7 @@ fn listen(behind: &Arc<Mutex<Behind>>, broker: Option<i32>) -> u16 {
 }
 
 fn pass(client: TcpStream, broker: Option<i32>, behind: &Arc<Mutex<Behind>>) -> io::Result<()> {
-    let mut answers = {
+    let (mut answers, cluster) = {
         let mut behind = behind.lock().unwrap();
         let port = match broker {
             Some(broker) => behind.brokers.get(&broker).copied(),
@@ -94,14 +94,14 @@ fn pass(client: TcpStream, broker: Option<i32>, behind: &Arc<Mutex<Behind>>) -> 
         let cluster = TcpStream::connect((HOST, port))?;
         behind.connections.push(client.try_clone()?);
         behind.connections.push(cluster.try_clone()?);
-        cluster
+        (cluster, behind.first)
     };
     let (mut asked, mut requests) = (client.try_clone()?, answers.try_clone()?);
     thread::spawn(move || {
         io::copy(&mut asked, &mut requests).ok();
         requests.shutdown(Shutdown::Both).ok();
     });
-    let passed = pass_answers(&mut answers, &client, behind);
+    let passed = pass_answers(&mut answers, &client, behind, cluster);
     client.shutdown(Shutdown::Both)?;
     passed
 }
@@ -110,6 +110,7 @@ fn pass_answers(
     answers: &mut TcpStream,
     mut client: &TcpStream,
     behind: &Arc<Mutex<Behind>>,
+    cluster: u16,
 ) -> io::Result<()> {
     loop {
         let mut length = [0; 4];
@@ -117,14 +118,15 @@ fn pass_answers(
         let length_of = usize::try_from(u32::from_be_bytes(length)).expect("an answer is short");
         let mut answer = vec![0; length_of];
         answers.read_exact(&mut answer)?;
-        move_brokers(&mut answer, behind);
+        move_brokers(&mut answer, behind, cluster);
         client.write_all(&length)?;
         client.write_all(&answer)?;
     }
 }
 
-/// Has brokers be at ports of this that `answer` names: each by its number, the host and the port.
-fn move_brokers(answer: &mut [u8], behind: &Arc<Mutex<Behind>>) {
+/// Has brokers be at ports of this that `answer` of `cluster` names: each by its number, the host and the
+/// port.
+fn move_brokers(answer: &mut [u8], behind: &Arc<Mutex<Behind>>, cluster: u16) {
     let mut at = 0;
     while let Some(found) = find(&answer[at..], HOST.as_bytes()) {
         let (host, port) = (at + found, at + found + HOST.len());
@@ -147,7 +149,7 @@ fn move_brokers(answer: &mut [u8], behind: &Arc<Mutex<Behind>>) {
         let Ok(is) = u16::try_from(u32::from_be_bytes(is)) else {
             continue;
         };
-        let shown = u32::from(port_for(i32::from_be_bytes(number), is, behind));
+        let shown = u32::from(port_for(i32::from_be_bytes(number), is, behind, cluster));
         answer[port..port + 4].copy_from_slice(&shown.to_be_bytes());
     }
 }
@@ -157,9 +159,12 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// At which port of this a broker is.
-fn port_for(broker: i32, is: u16, behind: &Arc<Mutex<Behind>>) -> u16 {
+fn port_for(broker: i32, is: u16, behind: &Arc<Mutex<Behind>>, cluster: u16) -> u16 {
     let mut now = behind.lock().unwrap();
-    now.brokers.insert(broker, is);
+    // An answer can be on its way when another cluster takes the place of the one that gave it.
+    if now.first == cluster {
+        now.brokers.insert(broker, is);
+    }
     let shown = now.ports.get(&broker).copied();
     drop(now);
     let shown = shown.unwrap_or_else(|| listen(behind, Some(broker)));

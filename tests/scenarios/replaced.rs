@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use timely_kafka::Aftermath;
+use timely_kafka::embedded::{EmbeddedCluster, EmbeddedFault, KafkaApi};
+use timely_kafka::model::ClientProperties;
 
 use crate::front::Front;
+use crate::scenario::drains::{orders, plan};
 use crate::scenario::replays::copy_of;
-use crate::scenario::{Backend, Brokers, Described, State, assert_exact};
+use crate::scenario::{Backend, Brokers, Described, Embedded, State, World, assert_exact};
 use crate::{each, world, world_of};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -19,6 +22,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         "a_cluster_keeps_its_name_whichever_name_answers_first",
         two_names,
     ));
+    trials.extend(each(
+        "a_cluster_without_the_topic_ends_no_bounded_source",
+        bounded,
+    ));
+    trials.extend(each("a_cluster_without_the_topic_ends_no_drain", drained));
     trials
 }
 
@@ -74,6 +82,92 @@ fn replaced(backend: Backend) {
             (30, &Aftermath::Stays)
         );
     });
+}
+
+/// More than is asked for while a test waits.
+const ALL_FETCHES: usize = 100_000;
+
+/// Another cluster is at the address of `a` before its records can be read, and has no topic.
+///
+/// To see it fail, let `Findings` note what a foreign cluster lacks, or let `identity::ask` believe a
+/// client of which cluster it is that lacks a topic: then nothing is read, and nothing said.
+fn bounded(backend: Backend) {
+    let world = world();
+    world.brokers.create_topic("a", "orders", 1);
+    world.write("a", "orders", 1, 0..30);
+    let (a, front) = fronted(&world);
+    a.fail_fetches(ALL_FETCHES, EmbeddedFault::NotLeader);
+    let described = Described::orders(&["a"]);
+    world.publish(&described.cluster("a", properties(&world, &front)));
+    let mut plan = world.plan();
+    plan.bounded = true;
+    let run = world.run(&plan, backend);
+    run.wait("all are found", |state| told(state, "none is added"));
+
+    front.turn_to(&world.brokers.cluster("b").bootstrap_servers());
+    run.wait("it is said that it is another one", is_another);
+    run.let_ticks_pass(300);
+    run.observed
+        .expect("it is waited for", |state| state.ended == 0);
+    a.fail_no_more(KafkaApi::Fetch);
+    front.turn_to(&a.bootstrap_servers());
+
+    run.await_end().with(|state| assert_exact(state, 0..30));
+}
+
+/// The same while it is drained, and what comes after it waits.
+fn drained(backend: Backend) {
+    let world = world_of(&["a", "b", "c"]);
+    for (cluster, numbers) in [("a", 0..30), ("c", 100..130)] {
+        world.brokers.create_topic(cluster, "orders", 1);
+        world.write(cluster, "orders", 1, numbers);
+    }
+    let (a, front) = fronted(&world);
+    let described = |reads| {
+        let described = orders(&[reads], "drain_first");
+        described.cluster("a", properties(&world, &front))
+    };
+    world.publish(&described("a"));
+    let run = world.run(&plan(&world), backend);
+    run.settle(30);
+    a.fail_fetches(ALL_FETCHES, EmbeddedFault::NotLeader);
+    world.write("a", "orders", 1, 30..60);
+    world.publish(&described("c"));
+    run.wait("it is known where it ends", |state| {
+        told(state, ": leaves, and ends at")
+    });
+
+    front.turn_to(&world.brokers.cluster("b").bootstrap_servers());
+    run.wait("it is said that it is another one", is_another);
+    run.let_ticks_pass(300);
+    run.observed.expect("what comes waits", |state| {
+        state.rows_of("c", "orders") == 0
+    });
+    a.fail_no_more(KafkaApi::Fetch);
+    front.turn_to(&a.bootstrap_servers());
+    run.settle(90);
+
+    run.end()
+        .with(|state| assert_exact(state, (0..60).chain(100..130)));
+}
+
+/// Cluster `a`, and an address in front of it.
+fn fronted(world: &World<Embedded>) -> (&EmbeddedCluster, Front) {
+    let a = world.brokers.cluster("a");
+    (a, Front::start(&a.bootstrap_servers()))
+}
+
+fn properties(world: &World<Embedded>, front: &Front) -> ClientProperties {
+    let properties = world.brokers.properties("a");
+    properties.with("bootstrap.servers", front.address())
+}
+
+fn told(state: &State, words: &str) -> bool {
+    state.told.iter().any(|(_, line)| line.contains(words))
+}
+
+fn is_another(state: &State) -> bool {
+    state.said("cluster a", &["another Kafka cluster answers"])
 }
 
 fn stopped(state: &State) -> bool {

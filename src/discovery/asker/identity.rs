@@ -80,8 +80,8 @@ pub(super) type Described = (Vec<TopicAnswer>, Option<KafkaClusterId>);
 /// Describes topics, and says which Kafka cluster they are of.
 ///
 /// A client can have an answer about topics of the cluster that is now behind its addresses, and still
-/// take it for the one before. So if a topic is another one than was `known`, it is asked which cluster
-/// it is before anybody takes it for a topic that was created again.
+/// take it for the one before. So if a topic is missing, or is not the one that was `known`, it is asked
+/// which cluster it is before anybody takes it for a topic that was deleted or created again.
 pub(super) fn ask<'a>(
     client: &mut ControlClient,
     topics: &[TopicName],
@@ -89,10 +89,11 @@ pub(super) fn ask<'a>(
     timeout: Duration,
 ) -> Result<Described, ControlError> {
     let answers = client.describe_topics(topics, timeout)?;
-    let is_other = |answer: &TopicAnswer| {
-        let known = known(&answer.topic).and_then(|known| known.topic);
-        let found = answer.found.as_ref().ok().and_then(|found| found.id);
-        matches!((known, found), (Some(known), Some(found)) if known != found)
+    let is_other = |answer: &TopicAnswer| match &answer.found {
+        // Without an id it can be any topic of its name.
+        Ok(found) => known(&answer.topic)
+            .is_some_and(|known| known.topic.is_none() || known.topic != found.id),
+        Err(error) => matches!(error, ControlError::UnknownTopic | ControlError::NotListed),
     };
     if answers.iter().any(is_other) {
         client.refresh(timeout)?;
@@ -138,7 +139,12 @@ impl Asker {
         let described = ask(client, &topics, known, self.options.timeout);
         match described {
             Ok((answers, cluster)) => {
+                let before = self.standing;
                 self.compare(cluster.as_ref())?;
+                if self.standing != before {
+                    // What waits for that is not to wait for the next round.
+                    self.round_due = Some(Instant::now());
+                }
                 self.identified(answers, cluster.as_ref())?;
             }
             Err(error) => {
@@ -178,6 +184,7 @@ impl Asker {
         if let Some(id) = id {
             if let Some(was) = self.claims.contradicted(&self.cluster, id) {
                 self.standing = Standing::Foreign;
+                self.findings.answered_by_foreign(true);
                 return self.voice.say(&subject, DEFINITE, &foreign_words(&was, id));
             }
             if let Some(other) = self.claims.claim(&self.cluster, &self.inbox, id) {
@@ -187,6 +194,7 @@ impl Asker {
             }
         }
         self.standing = Standing::Meant;
+        self.findings.answered_by_foreign(false);
         self.voice.well(&subject, "it answers")
     }
 

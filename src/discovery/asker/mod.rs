@@ -68,7 +68,7 @@ enum Standing {
     /// Another name has it, which any new metadata can end.
     Taken,
     /// The name reaches another Kafka cluster than it did: then only what the log knows is reported, for
-    /// the coordinator to compare, and nothing else of it is found.
+    /// the coordinator to compare, and nothing else of it is found. What it lacks is not gone.
     Foreign,
 }
 
@@ -236,15 +236,12 @@ impl Asker {
         let Some(target) = &self.target else {
             return Ok(());
         };
-        let (foreign, claims) = (self.standing == Standing::Foreign, &self.claims);
-        let shown = |split: &KafkaSplit| !foreign || claims.knows(split);
-        let events = self.findings.report(&self.cluster, target.epoch, shown);
+        let knows = |split: &KafkaSplit| self.claims.knows(split);
+        let events = self.findings.report(&self.cluster, target.epoch, knows);
         events
             .into_iter()
             .try_for_each(|event| self.outlet.send(event))?;
-        // What another cluster at the address has says nothing about this one.
-        if !foreign
-            && self.findings.is_complete(target.topics.keys())
+        if self.findings.is_complete(target.topics.keys())
             && self.all_found.answered(&self.cluster, target.epoch)
         {
             let epoch = target.epoch;

@@ -7,7 +7,7 @@ use timely_splits::health::HealthStatus;
 
 use super::commits::{at, await_committed, committing, tool};
 use super::{DEFINITE, Event, SOON, Watched, names, options, orders, split};
-use crate::embedded::EmbeddedCluster;
+use crate::embedded::{EmbeddedCluster, EmbeddedFault};
 use crate::model::{KafkaClusterId, KafkaIdentity, StreamsMetadata};
 
 impl Watched {
@@ -88,6 +88,48 @@ fn a_cluster_that_another_name_reaches_by_mistake_is_read_by_its_own() {
     let found = watched.found("meant");
 
     assert_eq!(names(&found), ["meant/orders/0", "meant/orders/1"]);
+}
+
+/// Drains and bounded sources were over as if all had been read: what is gone has no more to be read.
+///
+/// To see it fail, let `Findings` note what a foreign cluster lacks, or let it be complete.
+#[test]
+fn what_another_cluster_at_the_address_lacks_is_not_gone() {
+    let east = two_partitions();
+    let metadata = orders(&[("east", east.client_properties(), &["orders"])]);
+    let mut watched = Watched::start(&metadata, options());
+    watched.discover(&metadata);
+    let before = watched.found("east");
+    watched.known_elsewhere("east");
+    let health = watched.health("cluster east", DEFINITE);
+
+    let unknown = EmbeddedFault::UnknownTopicOrPartition;
+    east.fail_topic("orders", Some(unknown)).unwrap();
+    let epoch = watched.discover(&metadata);
+    watched.health("topic east/orders", HealthStatus::Waiting);
+    // The next round of the same cluster finds that it is the one that is meant after all.
+    east.fail_topic("orders", None).unwrap();
+    watched.health("topic east/orders", HealthStatus::Well);
+    let is_meant = &before[0];
+    (watched.discovery).known(&is_meant.split, &is_meant.identity);
+    watched.health("cluster east", HealthStatus::Well);
+    let meanwhile = watched.said.len();
+    let all_found = |event: &Event| matches!(event, Event::AllFound { epoch: of } if *of == epoch);
+    watched.until(|event| all_found(event).then_some(()));
+
+    assert!(
+        health.message.starts_with("another Kafka cluster answers"),
+        "{health}"
+    );
+    let said = &watched.said;
+    assert!(!said[..meanwhile].iter().any(all_found), "{said:#?}");
+    let gone = |event: &Event| matches!(event, Event::Gone { .. });
+    assert!(!said.iter().any(gone), "{said:#?}");
+    let last = said.iter().rev().find_map(|event| match event {
+        Event::Found { splits, .. } => Some(splits),
+        _ => None,
+    });
+    assert_eq!(last, Some(&before));
 }
 
 /// Reading would start, for good, at offsets of another cluster.
