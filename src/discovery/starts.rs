@@ -45,6 +45,9 @@ pub(super) struct Answered {
     pub(super) of_end: bool,
 }
 
+/// What is asked about a split, and by which request.
+pub(super) type Asked = (KafkaSplit, Answered, Question);
+
 /// A split whose start is wanted, or whose end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
@@ -101,18 +104,14 @@ impl Starts {
     }
 
     /// Splits to ask for in one call whose rules are `such`, no two of them generations of one partition.
-    pub(super) fn batch(
-        &self,
-        now: Instant,
-        such: impl Fn(&Rules) -> bool,
-    ) -> Vec<(KafkaSplit, Question)> {
-        let mut batch: Vec<(KafkaSplit, Question)> = Vec::new();
+    pub(super) fn batch(&self, now: Instant, such: impl Fn(&Rules) -> bool) -> Vec<Asked> {
+        let mut batch: Vec<Asked> = Vec::new();
         let due = |wanted: &Wanted| wanted.due <= now && such(&wanted.rules);
         for (split, wanted) in self.0.iter().filter(|(_, wanted)| due(wanted)) {
             let partition = (split.topic.clone(), split.partition);
             // Generations of one partition follow each other in the map.
             let last = batch.last();
-            if last.is_some_and(|(_, question)| question.partition == partition) {
+            if last.is_some_and(|(_, _, question)| question.partition == partition) {
                 continue;
             }
             let question = Question {
@@ -120,7 +119,7 @@ impl Starts {
                 rules: wanted.rules.clone(),
                 wanted: wanted.since,
             };
-            batch.push((split.clone(), question));
+            batch.push((split.clone(), wanted.asked, question));
             if batch.len() == BATCH_MAX {
                 break;
             }
@@ -128,14 +127,21 @@ impl Starts {
         batch
     }
 
-    /// The request for `split`, which is answered.
-    pub(super) fn answered(&mut self, split: &KafkaSplit) -> Option<Answered> {
-        self.0.remove(split).map(|wanted| wanted.asked)
+    /// There is an answer to `asked` about `split`; whether that is still what is asked.
+    pub(super) fn answered(&mut self, split: &KafkaSplit, asked: Answered) -> bool {
+        let is_asked = self
+            .0
+            .get(split)
+            .is_some_and(|wanted| wanted.asked == asked);
+        if is_asked {
+            self.0.remove(split);
+        }
+        is_asked
     }
 
-    /// `split` was not answered at `now`: it is asked for again, later.
-    pub(super) fn failed(&mut self, split: &KafkaSplit, now: Instant) {
-        if let Some(wanted) = self.0.get_mut(split) {
+    /// `asked` about `split` was not answered at `now`: it is asked again, later, unless something else is.
+    pub(super) fn failed(&mut self, split: &KafkaSplit, asked: Answered, now: Instant) {
+        if let Some(wanted) = self.0.get_mut(split).filter(|wanted| wanted.asked == asked) {
             wanted.due = now + wanted.backoff.failed(BACKOFF_MAX);
         }
     }
@@ -191,8 +197,8 @@ mod tests {
                 break;
             }
             sizes.push(batch.len());
-            for (split, _) in batch {
-                starts.answered(&split).unwrap();
+            for (split, asked, _) in batch {
+                assert!(starts.answered(&split, asked));
             }
         }
 
@@ -210,14 +216,35 @@ mod tests {
         let rule = rules(StartAt::BeforeNow(Duration::from_secs(60)));
 
         starts.want(start(1), split(0), rule.clone(), (now, first));
-        starts.failed(&split(0), now);
+        starts.failed(&split(0), start(1), now);
         starts.want(start(2), split(0), rule, (now, later));
         let again = starts.batch(now, |_| true);
         starts.want(start(3), split(0), rules(StartAt::Latest), (now, later));
         let other = starts.batch(now, |_| true);
 
-        assert_eq!(again[0].1.wanted, first);
-        assert_eq!(other[0].1.wanted, later);
+        assert_eq!(again[0].2.wanted, first);
+        assert_eq!(other[0].2.wanted, later);
+    }
+
+    /// What was asked aside may be asked anew meanwhile, by another rule or for the end: the answer was given
+    /// to whatever was asked last.
+    #[test]
+    fn what_comes_of_a_request_that_was_replaced_is_nothing_of_the_next() {
+        let mut starts = Starts::default();
+        let now = Instant::now();
+        let latest = || rules(StartAt::Latest);
+        starts.want(start(1), split(0), latest(), (now, UNIX_EPOCH));
+        let end = Answered {
+            request: RequestId(2),
+            of_end: true,
+        };
+        starts.want(end, split(0), Rules::end(), (now, UNIX_EPOCH));
+
+        assert!(!starts.answered(&split(0), start(1)));
+        starts.failed(&split(0), start(1), now);
+
+        assert_eq!(starts.due(|_| true), Some(now));
+        assert!(starts.answered(&split(0), end));
     }
 
     #[test]
@@ -233,7 +260,7 @@ mod tests {
 
         let mut waits = Vec::new();
         for _ in 0..9 {
-            starts.failed(&split(0), now);
+            starts.failed(&split(0), start(1), now);
             let due = starts.due(|_| true).unwrap();
             assert_eq!(starts.batch(now, |_| true), []);
             waits.push(due.duration_since(now).as_millis());

@@ -8,13 +8,13 @@ use timely_splits::health::HealthStatus;
 use super::{Asker, Client, DEFINITE, Standing, TRANSIENT, client_of};
 use crate::discovery::inbox::{WantedStart, Wanting};
 use crate::discovery::outlet::Unheard;
-use crate::discovery::resolve::{Asking, Question, Resolved, Rules, resolve};
-use crate::discovery::starts::Answered;
+use crate::discovery::resolve::{Asking, Resolved, Rules, resolve};
+use crate::discovery::starts::{Answered, Asked};
 use crate::fetcher::ffi::control::{ControlError, Isolation};
 use crate::model::{ClientProperties, KafkaPosition, KafkaSplit, StartAt, StopAt};
 
 /// What each of the splits is answered.
-type Answers = Vec<(KafkaSplit, Result<Resolved, ControlError>)>;
+type Answers = Vec<(KafkaSplit, Answered, Result<Resolved, ControlError>)>;
 
 /// What was found out aside.
 ///
@@ -24,7 +24,7 @@ type Answers = Vec<(KafkaSplit, Result<Resolved, ControlError>)>;
 pub(super) struct Found {
     /// What the cluster was reached by.
     properties: ClientProperties,
-    splits: Vec<KafkaSplit>,
+    splits: Vec<(KafkaSplit, Answered)>,
     /// The answers, or why no client could be made.
     answers: Result<Answers, String>,
 }
@@ -88,14 +88,18 @@ impl Asker {
 
     /// Begins to look up what it may take a group to answer, unless that is under way.
     fn look_up_aside(&mut self) -> Result<(), Unheard> {
+        if self.under_way.is_under_way() {
+            return Ok(());
+        }
         let now = Instant::now();
         let asked = self.starts.batch(now, Rules::ask_group);
-        let idle = !asked.is_empty() && !self.under_way.is_under_way();
-        let Some(target) = self.target.as_ref().filter(|_| idle) else {
+        let Some(target) = self.target.as_ref().filter(|_| !asked.is_empty()) else {
             return Ok(());
         };
         let (properties, timeout) = (target.properties.clone(), self.options.timeout);
-        let splits: Vec<_> = asked.iter().map(|(split, _)| split.clone()).collect();
+        let splits: Vec<_> = (asked.iter())
+            .map(|(split, asked, _)| (split.clone(), *asked))
+            .collect();
         let work = move || {
             let client = client_of(&properties);
             let answers = client.map(|mut client| ask(&mut client, &properties, asked, timeout));
@@ -109,8 +113,8 @@ impl Asker {
         let Err(error) = self.under_way.begin(name, &self.inbox, work) else {
             return Ok(());
         };
-        for (split, _) in self.starts.batch(now, Rules::ask_group) {
-            self.starts.failed(&split, now);
+        for (split, unasked, _) in self.starts.batch(now, Rules::ask_group) {
+            self.starts.failed(&split, unasked, now);
         }
         let (subject, message) = (
             self.subject(),
@@ -130,8 +134,8 @@ impl Asker {
             let connected = self.connect(&target.properties)?;
             let Some(client) = self.client.as_mut().filter(|_| connected) else {
                 // `connect` has said why.
-                for (split, _) in asked {
-                    self.starts.failed(&split, now);
+                for (split, unasked, _) in asked {
+                    self.starts.failed(&split, unasked, now);
                 }
                 return Ok(());
             };
@@ -157,8 +161,8 @@ impl Asker {
             Err(words) => Some(words),
         };
         let now = Instant::now();
-        for split in found.splits {
-            self.starts.failed(&split, now);
+        for (split, asked) in found.splits {
+            self.starts.failed(&split, asked, now);
         }
         let subject = self.subject();
         words.map_or(Ok(()), |words| {
@@ -171,12 +175,13 @@ impl Asker {
     fn answered(&mut self, answers: Answers) -> Result<bool, Unheard> {
         let now = Instant::now();
         let mut failed = None;
-        for (split, answer) in answers {
+        for (split, asked, answer) in answers {
             match answer {
                 Ok(Resolved { start, stop, rule }) => {
-                    let Some(Answered { request, of_end }) = self.starts.answered(&split) else {
+                    if !self.starts.answered(&split, asked) {
                         continue;
-                    };
+                    }
+                    let Answered { request, of_end } = asked;
                     tracing::debug!(%split, %start, rule, of_end, "resolved where it starts, or ends");
                     self.outlet.send(if of_end {
                         let end = KafkaPosition::at(start.next);
@@ -196,7 +201,7 @@ impl Asker {
                     })?;
                 }
                 Err(error) => {
-                    self.starts.failed(&split, now);
+                    self.starts.failed(&split, asked, now);
                     failed.get_or_insert((split, error));
                 }
             }
@@ -215,14 +220,16 @@ impl Asker {
 fn ask(
     (made_of, client): &mut Client,
     properties: &ClientProperties,
-    asked: Vec<(KafkaSplit, Question)>,
+    asked: Vec<Asked>,
     timeout: Duration,
 ) -> Answers {
     let isolation = match properties.value("isolation.level") {
         Some("read_uncommitted") => Isolation::Uncommitted,
         _ => Isolation::Committed,
     };
-    let (splits, questions): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    let (about, questions): (Vec<_>, Vec<_>) = (asked.into_iter())
+        .map(|(split, request, question)| ((split, request), question))
+        .unzip();
     let mut asking = Asking {
         properties: made_of,
         client,
@@ -230,5 +237,8 @@ fn ask(
         timeout,
     };
     let answers = resolve(&mut asking, questions);
-    splits.into_iter().zip(answers).collect()
+    let answered = about.into_iter().zip(answers);
+    answered
+        .map(|((split, request), answer)| (split, request, answer))
+        .collect()
 }

@@ -44,14 +44,10 @@ impl Rules {
 
     /// Whether it may take the coordinator of a group to answer them.
     pub(super) fn ask_group(&self) -> bool {
-        let (start, stop) = (
-            Rule::Start(self.start.clone()),
-            Rule::Stop(self.stop.clone()),
-        );
-        [start, stop].into_iter().any(|first| {
-            let mut rules = std::iter::successors(Some(first), Rule::otherwise);
-            rules.any(|rule| rule.group().is_some())
-        })
+        let mut starts = std::iter::successors(Some(&self.start), |rule| rule.otherwise());
+        let mut stops = std::iter::successors(Some(&self.stop), |rule| rule.otherwise());
+        starts.any(|rule| matches!(rule, StartAt::Committed { .. }))
+            || stops.any(|rule| matches!(rule, StopAt::Committed { .. }))
     }
 
     /// Those whose start is where a partition ends.
