@@ -158,7 +158,8 @@ impl Connection {
             .is_some_and(|(last_stable, when)| last_stable == at && now < when + PROVEN_FOR);
         // What was fetched and not taken is on the queue, and is to be read.
         if !is_proven || !self.queue.as_ref().is_some_and(|queue| queue.is_empty()) {
-            self.transactions.forget(split);
+            // That may be records of others, and the transaction be open for as long as it was.
+            self.transactions.moved(split, at);
             return Some(left);
         }
         self.transactions.note(split, at, left, now);

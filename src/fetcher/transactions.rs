@@ -78,7 +78,15 @@ impl OpenTransactions {
         }
     }
 
-    /// `split` is not read any more, or is not at its end.
+    /// `split` is at `at`: a transaction that held it back elsewhere is over.
+    pub(super) fn moved(&mut self, split: &KafkaSplit, at: Offset) {
+        let held = self.held_back.get(split);
+        if held.is_some_and(|held| held.last_stable != at) {
+            self.held_back.remove(split);
+        }
+    }
+
+    /// `split` is not read any more.
     pub(super) fn forget(&mut self, split: &KafkaSplit) {
         self.held_back.remove(split);
     }
@@ -215,6 +223,25 @@ mod tests {
         let hanging = [10, 20, 40, 80].map(|second| (second, waits));
         let next = [130, 140, 160].map(|second| (second, waits));
         assert_eq!(told, [&hanging[..], &[(100, well)], &next].concat());
+    }
+
+    /// A worker whose queue is never empty forgot at each look since when it was open.
+    #[test]
+    fn a_split_that_does_not_move_is_held_back_since_the_first_look() {
+        let start = Instant::now();
+        let later = start + TELL_AFTER;
+        let mut open = OpenTransactions::default();
+        let east = ClusterId::new("east").unwrap();
+        open.note(&split(0), Offset::new(1), 1, start);
+        open.moved(&split(0), Offset::new(1));
+        open.note(&split(0), Offset::new(1), 1, later);
+        let waits = open.tell(&east, 0, later).map(|health| health.status);
+
+        open.moved(&split(0), Offset::new(2));
+        let over = open.tell(&east, 0, later + LOOK_EVERY);
+
+        assert_eq!(waits, Some(HealthStatus::Waiting));
+        assert_eq!(over.map(|health| health.status), Some(HealthStatus::Well));
     }
 
     /// Each poll would look at every split, which is quadratic where the lag of each is asked for.
