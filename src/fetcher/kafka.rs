@@ -27,7 +27,7 @@ pub(crate) struct KafkaFetcher {
     pool: Arc<ClientPool>,
     link: Arc<WorkerLink>,
     notices: Receiver<Notice>,
-    clusters: BTreeMap<ClusterId, Connection>,
+    pub(super) clusters: BTreeMap<ClusterId, Connection>,
     backlog: Backlog,
     builder: BatchBuilder,
     /// The bytes of the batches that were made and are alive.
@@ -254,8 +254,11 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
                 Some(mut swapped) => {
                     let why = "the properties of its cluster changed, and its client with them";
                     self.backlog.extend(swapped.lose(&LifeEnd::failed(why)));
+                    let mut connection = Connection::new(client, &self.link);
+                    // What a person was told of them is to be told when it is over.
+                    connection.transactions = std::mem::take(&mut swapped.transactions);
                     swapped.leave(worker);
-                    Connection::new(client, &self.link)
+                    connection
                 }
                 None => Connection::new(client, &self.link),
             };

@@ -38,6 +38,32 @@ fn a_cluster_whose_client_cannot_be_made_says_why_and_the_others_are_read() {
     );
 }
 
+/// What was told of one went with the client, so that it was never told that it is over.
+#[test]
+fn a_transaction_that_was_told_is_told_to_be_over_when_its_client_is_swapped() {
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let at_port = |port: &str| ClientProperties::new().with("bootstrap.servers", port);
+    worker.adopt(1, &metadata("t", &[("east", at_port("127.0.0.1:1"))]));
+    let split = split("east", "t", 0);
+    let (now, later) = (Instant::now(), Instant::now() + PATIENCE);
+    let open = |of: &mut Worker, when| {
+        let connection = of.fetcher.clusters.get_mut(&split.cluster).unwrap();
+        let transactions = &mut connection.transactions;
+        transactions
+            .tell(&split.cluster, 0, when)
+            .map(|told| told.status)
+    };
+    let connection = worker.fetcher.clusters.get_mut(&split.cluster).unwrap();
+    connection.transactions.note(&split, Offset::new(1), 1, now);
+    assert_eq!(open(&mut worker, later), Some(HealthStatus::Waiting));
+
+    worker.adopt(2, &metadata("t", &[("east", at_port("127.0.0.1:2"))]));
+
+    let told = open(&mut worker, later + PATIENCE);
+    assert_eq!(told, Some(HealthStatus::Well));
+}
+
 #[test]
 fn a_secret_that_is_not_there_is_named_with_its_property() {
     let pool = pool();
