@@ -27,6 +27,20 @@ pub struct Setting {
     pub value: String,
     /// Whether it is what it is if nobody sets it.
     pub is_default: bool,
+    /// What tells values apart that are not shown.
+    pub unshown: Unshown,
+}
+
+/// A digest of a value that can be a secret, for processes to compare.
+///
+/// It is not shown either: who has it can guess the value in peace.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Unshown(pub Option<u64>);
+
+impl fmt::Debug for Unshown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Some(_)" } else { "None" })
+    }
 }
 
 impl Setting {
@@ -41,7 +55,12 @@ impl Setting {
         settings
             .map(|(name, value)| {
                 let is_default = defaults.get(&name) == Some(&value);
-                (name, Self { value, is_default })
+                let setting = Self {
+                    value,
+                    is_default,
+                    unshown: Unshown::default(),
+                };
+                (name, setting)
             })
             .collect()
     }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use timely_splits::protocol::{Configuration, Setting};
+use timely_splits::protocol::{Configuration, Setting, Unshown};
 use timely_splits::resume::Resume;
 
 use crate::discovery::{CommitOffsets, DiscoveryOptions};
@@ -98,21 +98,23 @@ impl Settings {
 
     /// What must be the same in every process.
     pub(super) fn configuration(&self) -> Configuration {
-        Setting::of(self.in_words(), Self::default().in_words())
-    }
-
-    /// The settings by their names. The values of properties are told apart by a digest, since they can be
-    /// secrets.
-    fn in_words(&self) -> Vec<(String, String)> {
-        let digest = |value: &str| {
+        let mut settings = Setting::of(self.in_words(), Self::default().in_words());
+        for (name, value) in self.properties.iter() {
             // The keys of this hasher are fixed, and all processes run the same program.
             let mut hasher = DefaultHasher::new();
             value.hash(&mut hasher);
-            format!("a value with the digest {:016x}", hasher.finish())
-        };
+            if let Some(setting) = settings.get_mut(&property(name)) {
+                setting.unshown = Unshown(Some(hasher.finish()));
+            }
+        }
+        settings
+    }
+
+    /// The settings by their names. The values of properties are not shown, since they can be secrets.
+    fn in_words(&self) -> Vec<(String, String)> {
         let properties = self.properties.iter();
         let properties =
-            properties.map(|(name, value)| (format!("property {name}"), digest(value)));
+            properties.map(|(name, _)| (property(name), "a value that is not shown".to_owned()));
         let guard = self.metadata.shrink_guard.as_ref();
         let guard = guard.map(ToString::to_string);
         let settings = [
@@ -138,9 +140,33 @@ impl Settings {
     }
 }
 
+fn property(name: &str) -> String {
+    format!("property {name}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A digest was shown: whoever read it could try passwords until one had it.
+    #[test]
+    fn properties_that_differ_are_told_apart_and_nothing_is_shown_of_them() {
+        let with = |password: &str| {
+            let properties = ClientProperties::new().with("sasl.password", password);
+            let settings = Settings {
+                properties,
+                ..Settings::default()
+            };
+            settings.configuration()
+        };
+        let (one, other) = (with("hunter2"), with("other3"));
+
+        assert_ne!(one, other);
+        assert_eq!(one, with("hunter2"));
+        assert_eq!(format!("{one:?}"), format!("{other:?}"));
+        let shown = one["property sasl.password"].to_string();
+        assert_eq!(shown, "a value that is not shown");
+    }
 
     /// Of what nobody set, a person could not tell that nobody did.
     #[test]
