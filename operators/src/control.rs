@@ -97,7 +97,8 @@ impl<S: Split> SourceControl<S> {
     /// what is in force.
     ///
     /// If none is held back and something is drained, that is cut: no more of it is read than was by then,
-    /// and the answer that removes it is in force.
+    /// and the answer that removes it is in force. Another answer that comes before it is takes the cut back,
+    /// and while ticks are given again nothing is cut.
     pub fn confirm_metadata(&self) {
         self.ask(Command::ConfirmMetadata);
     }

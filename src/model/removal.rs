@@ -20,8 +20,8 @@ pub enum OnRemoval {
     /// They are read no further.
     #[default]
     Cut,
-    /// Each partition that is known is read to where it ended when it was removed. Until all are, they are
-    /// listed beside what the answer lists.
+    /// Each partition that is known, or found before all of those are read, is read to where it ended when it
+    /// was removed. Until all are, they are listed beside what the answer lists.
     Drain,
     /// As [`Drain`](Self::Drain), and before anything that the answer adds to the stream: what it adds is
     /// read at later ticks than the last record of what it removes.

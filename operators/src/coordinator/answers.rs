@@ -200,10 +200,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// drained, and what is left of that is cut.
     pub(super) fn confirm_metadata(&mut self, now: Duration) -> Result<(), (String, String)> {
         if self.answers.held.is_none() {
-            if self.cut(now) {
-                return Ok(());
-            }
-            let why = "nothing is held back or drained that could be confirmed";
+            let why = match self.draining.target {
+                None => "nothing is held back or drained that could be confirmed",
+                // Ticks are given again by whoever has the splits.
+                Some(_) if self.phase != Phase::Running => {
+                    "what is drained can be cut only while the source reads; ask again then"
+                }
+                Some(_) => {
+                    self.cut(now);
+                    return Ok(());
+                }
+            };
             return Err((SUBJECT.to_owned(), why.to_owned()));
         }
         self.release_held(now);

@@ -115,7 +115,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some(entry) = self.splits.get(split) else {
             return Err((subject, "cannot be moved: it is not known".to_owned()));
         };
-        if !entry.assignable() {
+        if !entry.assignable(self.draining.cut) {
             let why = "cannot be moved: it is not being read for now";
             return Err((subject, why.to_owned()));
         }

@@ -7,14 +7,16 @@
 //! last records were emitted, the target is in force: what that adds is emitted at later ticks.
 //!
 //! Owner: the coordinator; readers, fetchers and the discovery see an epoch like any other. Invariants:
-//! nothing of a split is read from when its end is known until that is recorded, nothing past a recorded
-//! end while it leaves, and an end that is recorded is not asked for again. Bound: the splits that are
-//! known, with two records of each that wait for the log. Failure: a split whose end cannot be asked for,
-//! or that nobody reads, holds the target back and is told, until a person has what is left cut.
+//! nothing of a split is read from when its end is known until that is recorded, nothing is read past a
+//! recorded end while it leaves, and an end that is recorded is not asked for again, but of a split that
+//! starts over, which is another one. Bound: the splits that are known, with two records of each that wait
+//! for the log. Failure: a split whose end cannot be asked for, or that nobody reads, holds the target back
+//! and is told, until a person has what is left cut.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::loss::{Loss, Noticed};
 use super::ownership::{Entry, Ownership};
 use super::ticks::Ending;
 use super::{Coordinator, Intention};
@@ -25,6 +27,7 @@ use crate::epoch::RequestId;
 use crate::event::SourceEvent;
 use crate::health::HealthStatus;
 use crate::log::LogRecord;
+use crate::loss::LossCause;
 use crate::split::{Metadata, Split};
 
 /// How long after a drain began it is told what it waits for, and ends are asked for again that are not
@@ -39,7 +42,7 @@ const NAMED_MAX: usize = 5;
 /// # Invariants
 ///
 /// `left` and `over` together have every split with a [`Leaving`]: it is over if nothing more is to be
-/// read of it, and `unasked` has those of which it is to be asked where they end.
+/// read of it, and `unasked` has those of `left` of which it is to be asked where they end.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Draining<S: Split> {
     /// The answer that is in force once all is drained.
@@ -47,22 +50,15 @@ pub(super) struct Draining<S: Split> {
     left: BTreeSet<S>,
     over: BTreeSet<S>,
     unasked: BTreeSet<S>,
-    /// Whether what is left is not read any more.
-    cut: bool,
+    /// Whether a person has had what is left cut, so that it is not read any more.
+    pub(super) cut: bool,
     /// When it is told next what is waited for, and how long that was waited for then.
     due: Option<(Duration, Duration)>,
 }
 
 /// How far a split is drained.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Leaving<P> {
-    stage: Stage<P>,
-    /// Whether a person has had it cut.
-    cut: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Stage<P> {
+pub(super) enum Leaving<P> {
     /// It is read on, and asked where it ends.
     Asking(Option<RequestId>),
     /// It ends there, or where its reader hands it back if that is later.
@@ -95,14 +91,6 @@ impl<S: Split> Draining<S> {
         self.left.len() + self.over.len()
     }
 
-    /// What a split begins with that leaves.
-    pub(super) fn leaving(&self) -> Leaving<S::Position> {
-        Leaving {
-            stage: Stage::Asking(None),
-            cut: self.cut,
-        }
-    }
-
     /// A split does not leave any more, or is not known.
     pub(super) fn forget(&mut self, split: &S) {
         self.left.remove(split);
@@ -112,42 +100,35 @@ impl<S: Split> Draining<S> {
 }
 
 impl<P> Leaving<P> {
-    /// One whose end is recorded.
-    pub(super) fn to(end: P) -> Self {
-        Self {
-            stage: Stage::Recorded(end),
-            cut: false,
-        }
-    }
-
     /// Whether nobody may read it for now.
     pub(super) fn is_held(&self) -> bool {
-        self.cut || matches!(self.stage, Stage::Known(_) | Stage::Recording(_))
+        matches!(self, Self::Known(_) | Self::Recording(_))
     }
 
     /// Where it ends, if that is durable.
     pub(super) fn end(&self) -> Option<&P> {
-        match &self.stage {
-            Stage::Recorded(end) => Some(end),
-            Stage::Asking(_) | Stage::Known(_) | Stage::Recording(_) => None,
+        match self {
+            Self::Recorded(end) => Some(end),
+            Self::Asking(_) | Self::Known(_) | Self::Recording(_) => None,
         }
     }
 
     /// Where it ends, as far as the log was told.
     pub(super) fn recorded(&self) -> Option<&P> {
-        match &self.stage {
-            Stage::Recorded(end) | Stage::Recording(end) => Some(end),
-            Stage::Asking(_) | Stage::Known(_) => None,
+        match self {
+            Self::Recorded(end) | Self::Recording(end) => Some(end),
+            Self::Asking(_) | Self::Known(_) => None,
         }
     }
 }
 
 /// Whether nothing more is to be read of a split that leaves.
 fn is_over<S: Split>(entry: &Entry<S>, cut: bool) -> bool {
-    match entry.ownership {
+    match &entry.ownership {
         Ownership::Finished { .. } => true,
         Ownership::Resolving(_) => cut,
-        Ownership::Idle { .. } | Ownership::Quarantined { .. } => cut || !entry.present(),
+        Ownership::Idle { .. } => cut || !entry.present(),
+        Ownership::Quarantined { next, .. } => cut || !entry.present() || entry.stops_by(next),
         Ownership::Recording(_) | Ownership::Assigned(_) | Ownership::Releasing(_) => false,
     }
 }
@@ -192,8 +173,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let splits: Vec<_> = members.flatten().cloned().collect();
         for split in &splits {
             if let Some(entry) = self.splits.get_mut(split) {
-                let leaving = entry.leaving.get_or_insert_with(|| self.draining.leaving());
-                leaving.cut = false;
+                entry.leaving.get_or_insert(Leaving::Asking(None));
                 self.reconsider(split, now);
             }
         }
@@ -211,14 +191,18 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         };
         let was = entry.leaving.take();
         // One that is with a reader is handed back at the end, and assigned again.
-        if let Ownership::Finished { next, since } = &entry.ownership {
-            let (next, since) = (next.clone(), *since);
-            entry.ownership = entry.at_rest(next.clone(), since);
-            if !entry.is_finished() {
-                // Another one may have taken its place meanwhile.
-                self.rest(split, next, since, now);
+        let drained_to = match &entry.ownership {
+            Ownership::Finished { next, since } if !entry.stops_by(next) => {
+                Some((next.clone(), *since))
             }
-        }
+            Ownership::Resolving(_)
+            | Ownership::Recording(_)
+            | Ownership::Idle { .. }
+            | Ownership::Assigned(_)
+            | Ownership::Releasing(_)
+            | Ownership::Quarantined { .. }
+            | Ownership::Finished { .. } => None,
+        };
         // What is taken back before the log had it leaves the log as it was. Otherwise the log has to say
         // it before anything that is read from here on: what was recorded stays in its place.
         let is_end = |record: &LogRecord<S>| matches!(record, LogRecord::End { split: one, end: Some(_) } if one == split);
@@ -226,42 +210,53 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let (split, end) = (split.clone(), None);
             self.to_append.push(LogRecord::End { split, end });
         }
-        self.reconsider(split, now);
+        match drained_to {
+            Some((next, since)) => self.rest(split, next, since, now),
+            None => self.reconsider(split, now),
+        }
     }
 
     /// Something about a split changed that can bring its drain further.
-    pub(super) fn look_at_leaving(&mut self, split: &S) {
+    pub(super) fn look_at_leaving(&mut self, split: &S, now: Duration) {
         let Some(entry) = self.splits.get_mut(split) else {
             return;
         };
+        let over = is_over(entry, self.draining.cut);
         let Some(leaving) = &mut entry.leaving else {
             return;
         };
-        let cut = leaving.cut;
-        let starts = matches!(
-            entry.ownership,
-            Ownership::Resolving(_) | Ownership::Recording(_)
-        );
-        if leaving.stage == Stage::Asking(None) && !starts {
-            self.draining.unasked.insert(split.clone());
-        }
-        let mut recorded = None;
-        if let (Stage::Known(end), Some((next, _))) = (&leaving.stage, entry.ownership.kept()) {
-            let end = if S::precedes(end, next) { next } else { end }.clone();
-            leaving.stage = Stage::Recording(end.clone());
-            recorded = Some(end);
-        }
-        let over = is_over(entry, cut);
         let (to, from) = match over {
             true => (&mut self.draining.over, &mut self.draining.left),
             false => (&mut self.draining.left, &mut self.draining.over),
         };
         from.remove(split);
         to.insert(split.clone());
-        if recorded.is_some() {
-            let (split, end) = (split.clone(), recorded);
-            self.to_append.push(LogRecord::End { split, end });
+        if over {
+            self.draining.unasked.remove(split);
+            return;
         }
+        if *leaving == Leaving::Asking(None) {
+            self.draining.unasked.insert(split.clone());
+        }
+        // Of one that is another one by now, or may be, no end means anything.
+        let is_meant = entry.loss.is_none() && entry.replaced_by.is_none();
+        let kept = entry.ownership.kept().filter(|_| is_meant);
+        let (Leaving::Known(end), Some((next, since))) = (&*leaving, kept) else {
+            return;
+        };
+        let (is_short, next) = (S::precedes(end, next), next.clone());
+        let end = if is_short { next.clone() } else { end.clone() };
+        if is_short && matches!(entry.ownership, Ownership::Idle { .. }) {
+            // It was read on meanwhile, or it is another one by now, and what was left of it is lost.
+            let words = format!("its end was asked for, and is before {next}");
+            *leaving = Leaving::Known(end);
+            entry.ownership = Ownership::Quarantined { next, since };
+            entry.loss = Some(Loss::Open(Noticed::Reading(LossCause::OutOfRange, words)));
+            return self.judge(split, self.options.start_deadline, now);
+        }
+        *leaving = Leaving::Recording(end.clone());
+        let (split, end) = (split.clone(), Some(end));
+        self.to_append.push(LogRecord::End { split, end });
     }
 
     /// The discovery says where a split ends.
@@ -274,11 +269,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     ) {
         let entry = self.splits.get_mut(split);
         let leaving = entry.and_then(|entry| entry.leaving.as_mut());
-        let Some(leaving) = leaving.filter(|one| one.stage == Stage::Asking(Some(request))) else {
+        let Some(leaving) = leaving.filter(|one| **one == Leaving::Asking(Some(request))) else {
             self.ignored += 1;
             return;
         };
-        leaving.stage = Stage::Known(end);
+        *leaving = Leaving::Known(end);
         self.reconsider(split, now);
     }
 
@@ -287,12 +282,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let Some((entry, end)) = self.splits.get_mut(split).zip(end) else {
             return;
         };
-        let recorded = Stage::Recording(end.clone());
+        let recorded = Leaving::Recording(end.clone());
         let leaving = entry.leaving.as_mut();
-        let Some(leaving) = leaving.filter(|leaving| leaving.stage == recorded) else {
+        let Some(leaving) = leaving.filter(|leaving| **leaving == recorded) else {
             return;
         };
-        leaving.stage = Stage::Recorded(end.clone());
+        *leaving = Leaving::Recorded(end.clone());
         let at_rest = match &entry.ownership {
             // What is quarantined stays so.
             Ownership::Idle { next, since } => Some((next.clone(), *since)),
@@ -351,9 +346,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
     fn ask_end(&mut self, split: S) {
         let request = self.last_request.next();
-        let entry = self.splits.get_mut(&split);
-        let leaving = entry.and_then(|entry| entry.leaving.as_mut());
-        let Some(Stage::Asking(asked)) = leaving.map(|leaving| &mut leaving.stage) else {
+        // The discovery answers one question of a split, and where it starts comes first. It is asked for the
+        // end when that is recorded.
+        let starts = |entry: &Entry<S>| {
+            matches!(
+                entry.ownership,
+                Ownership::Resolving(_) | Ownership::Recording(_)
+            )
+        };
+        let entry = self.splits.get_mut(&split).filter(|entry| !starts(entry));
+        let Some(Leaving::Asking(asked)) = entry.and_then(|entry| entry.leaving.as_mut()) else {
             return;
         };
         // An answer that takes long must not come too late for ever.
@@ -363,11 +365,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.intentions.push_back(Intention::Ask(ask));
     }
 
-    /// Cuts what is left of a drain; false if there is none.
-    pub(super) fn cut(&mut self, now: Duration) -> bool {
-        if self.draining.target.is_none() {
-            return false;
-        }
+    /// Cuts what is left of the drain.
+    pub(super) fn cut(&mut self, now: Duration) {
         self.draining.cut = true;
         let left = self.draining.left.clone();
         let message = format!(
@@ -376,16 +375,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         );
         self.tell_metadata(HealthStatus::Well, message);
         for split in left {
-            if let Some(leaving) = self
-                .splits
-                .get_mut(&split)
-                .and_then(|entry| entry.leaving.as_mut())
-            {
-                leaving.cut = true;
-                self.reconsider(&split, now);
-            }
+            self.reconsider(&split, now);
         }
-        true
     }
 
     /// Tells a person what a drain waits for.
@@ -413,16 +404,16 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
 
 /// What the drain of a split waits for, in words.
 fn waits<S: Split>(entry: &Entry<S>) -> String {
-    let stage = entry.leaving.as_ref().map(|leaving| &leaving.stage);
-    match (&entry.ownership, stage) {
+    match (&entry.ownership, &entry.leaving) {
         (Ownership::Resolving(_) | Ownership::Recording(_), _) => {
             "of which it is not known where it starts".to_owned()
         }
+        _ if entry.loss.is_some() => "of which it is asked what is left".to_owned(),
         (Ownership::Quarantined { .. }, _) => "which failed".to_owned(),
         _ if entry.paused => "which is paused".to_owned(),
-        (_, Some(Stage::Asking(_))) => "of which it is not known where it ends".to_owned(),
+        (_, Some(Leaving::Asking(_))) => "of which it is not known where it ends".to_owned(),
         _ if !entry.verified => "which was not found since the start".to_owned(),
-        (_, Some(Stage::Recorded(end))) => format!("which ends at {end}"),
+        (_, Some(Leaving::Recorded(end))) => format!("which ends at {end}"),
         _ => "whose end is being recorded".to_owned(),
     }
 }

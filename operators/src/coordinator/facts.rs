@@ -55,7 +55,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             let stop = one.stop.filter(|_| !defect::is(Defect::StopForgotten));
             let mut entry = Entry::restored(stop, listed, self.epochs.first);
             let end = one.end.filter(|_| !defect::is(Defect::EndForgotten));
-            entry.leaving = end.map(Leaving::to);
+            entry.leaving = end.map(Leaving::Recorded);
             entry.ownership = if one.quarantined && !again {
                 Ownership::Quarantined { next, since }
             } else {
@@ -80,7 +80,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn insert(&mut self, split: S, mut entry: Entry<S>, now: Duration) {
         self.note_generation(&split);
         if self.leaves(&split) {
-            entry.leaving.get_or_insert_with(|| self.draining.leaving());
+            entry.leaving.get_or_insert(Leaving::Asking(None));
         }
         let group = S::Metadata::group_of(&split);
         self.groups.entry(group).or_default().insert(split.clone());

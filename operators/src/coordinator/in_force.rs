@@ -43,10 +43,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             epoch,
             metadata: metadata.clone(),
         });
-        // An epoch that waits for the log is over. Metadata that changes while the log does not answer
-        // would otherwise fill the memory.
-        let is_metadata = |record: &LogRecord<S>| matches!(record, LogRecord::Metadata { .. });
-        self.to_append.retain(|record| !is_metadata(record));
+        self.drop_waiting_metadata();
         self.to_append.push(LogRecord::Metadata {
             epoch,
             metadata: metadata.clone(),
@@ -74,6 +71,22 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         self.leave(target, now);
         let discover = DiscoveryRequest::Discover { epoch, metadata };
         self.intentions.push_back(Intention::Ask(discover));
+    }
+
+    /// Drops the record of an epoch that is over before it went to the log. Metadata that changes while the
+    /// log does not answer would otherwise fill the memory.
+    ///
+    /// If ends are taken back after it, because it does not drain them any more, it stays. A log that has
+    /// that and not the epoch would have splits drained to other ends. Each split that leaves has at most one
+    /// such record wait, so at most as many epochs do.
+    fn drop_waiting_metadata(&mut self) {
+        let is_metadata = |record: &LogRecord<S>| matches!(record, LogRecord::Metadata { .. });
+        let takes_back = |record: &LogRecord<S>| matches!(record, LogRecord::End { end: None, .. });
+        if let Some(last) = self.to_append.iter().rposition(is_metadata)
+            && !self.to_append[last..].iter().any(takes_back)
+        {
+            self.to_append.remove(last);
+        }
     }
 
     /// The metadata lists a split from here on, or does not.

@@ -241,7 +241,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let kept = self.forget_due();
         let plan = self.planning.due().filter(|_| self.planning_now());
         let proof = self.proofs.due();
-        let draining = self.draining.due();
+        // What a drain waits for is told while it goes on.
+        let running = self.phase == Phase::Running;
+        let draining = self.draining.due().filter(|_| running);
         let mut due = [deadline, kept, plan, proof, draining, self.stale_due()];
         due.sort_by_key(|due| due.unwrap_or(Duration::MAX));
         match (due[0], self.tick_timeout()) {

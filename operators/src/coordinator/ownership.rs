@@ -144,11 +144,14 @@ impl<S: Split> Entry<S> {
         }
     }
 
-    /// Whether it should be with a reader.
-    pub(super) fn wanted(&self) -> bool {
+    /// Whether it should be with a reader. Nothing that leaves should be if that is `cut`.
+    pub(super) fn wanted(&self, cut: bool) -> bool {
         let meant = self.verified && self.replaced_by.is_none();
         let held = self.paused || self.barred || self.reads_again;
-        let leaves = self.leaving.as_ref().is_some_and(Leaving::is_held);
+        let leaves = self
+            .leaving
+            .as_ref()
+            .is_some_and(|leaving| cut || leaving.is_held());
         self.present() && meant && !held && !leaves
     }
 
@@ -161,6 +164,11 @@ impl<S: Split> Entry<S> {
         }
     }
 
+    /// Whether nothing of it is to be read at `next`.
+    pub(super) fn stops_by(&self, next: &S::Position) -> bool {
+        self.stops_at().is_some_and(|stop| next >= stop)
+    }
+
     /// Whether it is there, as far as metadata and discovery say.
     pub(super) fn present(&self) -> bool {
         self.listed && !self.gone
@@ -169,7 +177,7 @@ impl<S: Split> Entry<S> {
     /// Who has it from `since` on if nobody reads it, and it is at `next`: it is finished if it stops
     /// there by now.
     pub(super) fn at_rest(&self, next: S::Position, since: Duration) -> Ownership<S> {
-        if self.stops_at().is_some_and(|stop| next >= *stop) {
+        if self.stops_by(&next) {
             Ownership::Finished { next, since }
         } else {
             Ownership::Idle { next, since }
@@ -184,9 +192,10 @@ impl<S: Split> Entry<S> {
         matches!(self.ownership, Ownership::Quarantined { .. })
     }
 
-    /// Whether the assignor may give it to a reader, now or once it is released.
-    pub(super) fn assignable(&self) -> bool {
-        self.wanted()
+    /// Whether the assignor may give it to a reader, now or once it is released. Nothing that leaves is given
+    /// to one if that is `cut`.
+    pub(super) fn assignable(&self, cut: bool) -> bool {
+        self.wanted(cut)
             && match self.ownership {
                 Ownership::Idle { .. } | Ownership::Assigned(_) | Ownership::Releasing(_) => true,
                 Ownership::Resolving(_)

@@ -204,12 +204,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     pub(super) fn reconsider(&mut self, split: &S, now: Duration) {
         self.keep(split);
         self.look_for_end(split);
-        self.look_at_leaving(split);
+        self.look_at_leaving(split, now);
         let Some(entry) = self.splits.get(split) else {
             return;
         };
         let due = now + self.options.plan_debounce;
-        if entry.assignable() {
+        if entry.assignable(self.draining.cut) {
             if self.planning.target(split).is_some() {
                 self.planning.restless.insert(split.clone());
             } else {
@@ -341,7 +341,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         for (split, entry) in &self.splits {
             while table.next_if(|(other, _)| *other < split).is_some() {}
             let target = table.next_if(|(other, _)| *other == split);
-            if !entry.assignable() {
+            if !entry.assignable(self.draining.cut) {
                 continue;
             }
             let target = target.map(|(_, reader)| *reader);

@@ -378,3 +378,79 @@ fn an_answer_that_loses_much_is_drained_only_once_it_is_confirmed() {
     assert_eq!(in_force(&rig), "b");
     assert_eq!(next(&rig, 'a'), Some(10));
 }
+
+/// The question where it ends took the place of the one where it starts, which nobody answered any more.
+#[test]
+fn the_end_is_not_asked_for_of_a_split_whose_start_is_not_known() {
+    let mut rig = reading(1, DRAINED_FIRST);
+    rig.starts_answered = false;
+    rig.ends.insert(leaf('a', 1), 10);
+    rig.find();
+    list(&mut rig, "bc", DRAINED_FIRST);
+    go_on(&mut rig);
+    rig.ends_asked = None;
+
+    rig.pass(Duration::from_secs(10));
+    assert_eq!(rig.ends_asked, None);
+    assert_eq!(in_force(&rig), "ab");
+    rig.starts_answered = true;
+    rig.pass(Duration::from_secs(60));
+    go_on(&mut rig);
+
+    assert_eq!(rig.model.history.next(&leaf('a', 1)), Some(10));
+    assert_eq!(in_force(&rig), "bc");
+    rig.assert_all_read();
+}
+
+/// It was read again, and held up the answer that was confirmed.
+#[test]
+fn a_cut_reaches_what_was_over_and_comes_back() {
+    let mut rig = reading(1, DRAINED_FIRST);
+    rig.ends_answered = false;
+    list(&mut rig, "bc", DRAINED_FIRST);
+    let (epoch, _) = rig.model.watch.adopted().expect("it is adopted").clone();
+    rig.read_some(leaf('a', 0), 1);
+    let splits = vec![leaf('a', 0)];
+    rig.model.discovered(DiscoveryEvent::Gone { epoch, splits });
+    rig.settle();
+
+    rig.ask(Command::ConfirmMetadata);
+    rig.find();
+    assert_eq!(in_force(&rig), "ab", "the tick of its last record is open");
+    rig.tick();
+
+    assert_eq!(in_force(&rig), "bc");
+    rig.assert_all_read();
+}
+
+/// Nothing of it was left, and it held up the answer for ever.
+#[test]
+fn a_split_that_failed_at_its_end_is_not_waited_for() {
+    let mut rig = reading(1, DRAINED);
+    rig.read();
+    rig.break_down(leaf('a', 0), DownCause::Failed(FailureKind::Definite));
+
+    list(&mut rig, "b", DRAINED);
+    rig.tick();
+
+    assert_eq!(in_force(&rig), "b");
+    assert_eq!(next(&rig, 'a'), Some(10));
+    rig.assert_all_read();
+}
+
+/// Nobody can say where it ends.
+#[test]
+fn the_end_is_not_asked_for_of_a_split_that_is_gone() {
+    let mut rig = reading(1, DRAINED);
+    let (epoch, _) = rig.model.watch.adopted().expect("it is adopted").clone();
+    let splits = vec![leaf('a', 0)];
+    rig.model.discovered(DiscoveryEvent::Gone { epoch, splits });
+    rig.settle();
+    rig.ends.remove(&leaf('a', 0));
+
+    list(&mut rig, "b", DRAINED);
+    rig.tick();
+
+    assert_eq!((rig.ends_asked, ends(&rig)), (None, vec![]));
+    assert_eq!(in_force(&rig), "b");
+}

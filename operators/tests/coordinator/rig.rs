@@ -10,6 +10,7 @@ use timely_splits::discovery::{Appeared, DiscoveryEvent, DiscoveryRequest, Found
 use timely_splits::epoch::{ReaderId, RequestId, SplitEpoch};
 use timely_splits::event::SourceEvent;
 use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Piece};
+use timely_splits::loss::Remains;
 use timely_splits::protocol::Command;
 use timely_splits::reader::{ReaderOptions, Verdict};
 use timely_splits::split::Metadata;
@@ -171,8 +172,18 @@ impl Rig {
                     self.model.discovered(event);
                 }
             }
-            DiscoveryRequest::Identify { .. } | DiscoveryRequest::Judge { .. } => {
-                unreachable!("no identity is asked for, and nothing is lost")
+            DiscoveryRequest::Identify { .. } => unreachable!("no identity is asked for"),
+            DiscoveryRequest::Judge { request, split } => {
+                let remains = Remains {
+                    identity: Some(()),
+                    first: 0,
+                    end: self.ends[&split],
+                };
+                self.model.discovered(DiscoveryEvent::Judged {
+                    request,
+                    split,
+                    remains,
+                });
             }
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
             DiscoveryRequest::End { request, split } => {

@@ -11,6 +11,7 @@ use timely_splits::epoch::{ReaderId, RequestId};
 use timely_splits::event::SourceEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 use timely_splits::log::LogRecord;
+use timely_splits::loss::Remains;
 use timely_splits::protocol::{Command, Report};
 
 use crate::choice::AnyReader;
@@ -353,6 +354,18 @@ impl World {
                 Intention::Ask(DiscoveryRequest::End { request, split }) => {
                     self.asked.push_back((request, split, Asked::End));
                 }
+                Intention::Ask(DiscoveryRequest::Judge { request, split }) => {
+                    let remains = Remains {
+                        identity: Some(()),
+                        first: 0,
+                        end: self.records,
+                    };
+                    self.discovered(DiscoveryEvent::Judged {
+                        request,
+                        split,
+                        remains,
+                    });
+                }
                 Intention::Append(_, records) => {
                     if self.appending.replace(Part::new(records)).is_some() {
                         return Err("two appends are under way".to_owned());
@@ -363,9 +376,7 @@ impl World {
                 Intention::Know(..) | Intention::Forget(_) => {}
                 other @ (Intention::AskPast
                 | Intention::Ask(
-                    DiscoveryRequest::Check { .. }
-                    | DiscoveryRequest::Identify { .. }
-                    | DiscoveryRequest::Judge { .. },
+                    DiscoveryRequest::Check { .. } | DiscoveryRequest::Identify { .. },
                 )) => {
                     return Err(format!("nothing is replayed, but {other:?}"));
                 }

@@ -6,6 +6,7 @@
 )]
 
 mod bounded;
+mod drains;
 mod epochs;
 mod losses;
 mod resume;

@@ -23,6 +23,12 @@ pub(super) struct Plot {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct Plots(BTreeSet<char>);
 
+impl Plots {
+    pub(super) fn names(&self) -> impl Iterator<Item = char> {
+        self.0.iter().copied()
+    }
+}
+
 impl Display for Plot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.name, self.generation)
@@ -66,6 +72,14 @@ impl Metadata<Plot> for Plots {
     fn changed_groups(&self, next: &Self) -> Vec<char> {
         self.0.symmetric_difference(&next.0).copied().collect()
     }
+
+    /// What has a name with a capital is drained.
+    fn interim(&self, next: &Self) -> Option<Self> {
+        let left = self.0.difference(&next.0);
+        let leaving: BTreeSet<_> = left.filter(|name| name.is_ascii_uppercase()).collect();
+        let all = next.0.iter().chain(leaving.iter().copied());
+        (!leaving.is_empty()).then(|| Self(all.copied().collect()))
+    }
 }
 
 pub(super) fn plot(name: char) -> Plot {
@@ -101,6 +115,8 @@ pub(super) struct Field {
     pub(super) starts_answered: bool,
     /// Where splits stop that are found.
     stop: Option<u64>,
+    /// Where what has a name ends; of the others it cannot be asked.
+    pub(super) ends: BTreeMap<char, u64>,
 }
 
 /// Where a split starts that is the `planted` one.
@@ -151,6 +167,7 @@ impl Field {
             found_answered: true,
             starts_answered: false,
             stop,
+            ends: BTreeMap::new(),
         };
         field.begin();
         field
@@ -275,7 +292,15 @@ impl Field {
             }
             DiscoveryRequest::Judge { request, split } => self.judge.push((request, split)),
             DiscoveryRequest::Check { .. } => unreachable!("nothing is replayed"),
-            DiscoveryRequest::End { .. } => unreachable!("nothing is drained"),
+            DiscoveryRequest::End { request, split } => {
+                if let Some(end) = self.ends.get(&split.name).copied() {
+                    self.discovered(DiscoveryEvent::End {
+                        request,
+                        split,
+                        end,
+                    });
+                }
+            }
         }
     }
 

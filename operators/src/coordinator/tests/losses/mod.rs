@@ -1,5 +1,6 @@
 //! What is no longer there: splits that lost records, and splits that are others by now.
 
+mod drained;
 mod field;
 mod replaced;
 
