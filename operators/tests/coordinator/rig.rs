@@ -175,7 +175,7 @@ impl Rig {
             DiscoveryRequest::Identify { .. } => unreachable!("no identity is asked for"),
             DiscoveryRequest::Judge { request, split } => {
                 let remains = Remains {
-                    identity: Some(()),
+                    identity: Some(0),
                     first: 0,
                     end: self.ends[&split],
                 };
