@@ -181,7 +181,7 @@ pub(crate) fn down<B: Brokers + 'static>(world: &World<B>, down: impl FnOnce(), 
     let [a, b] = prepared(world);
     let mut plan = committing(world);
     // So that what is bound right before is not committed.
-    plan.commits = Some((GROUP.to_owned(), Duration::from_secs(2)));
+    plan.commits = Some((GROUP.to_owned(), Duration::from_secs(5)));
     world.write("a", "orders", 3, 0..15);
     let run = world.run(&plan, Backend::Threads(2));
     run.settle(15);
