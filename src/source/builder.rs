@@ -297,7 +297,8 @@ impl KafkaSourceBuilder {
     ///
     /// Half of it is for what the workers emitted and the user has not dealt with, a sixteenth for
     /// what the clients of all clusters have fetched. Each client has an equal share of that, by the
-    /// clusters that there are when it is made, and at least 1 MiB.
+    /// clusters that there are when it is made, of 1 MiB at least and 4 MiB at most; it counts bytes as
+    /// they are fetched, compressed or not.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.settings.memory = bytes;
