@@ -46,17 +46,12 @@ impl<T: Send + 'static> Aside<T> {
 
     /// What it came to, if it is done.
     pub(super) fn done(&mut self) -> Option<T> {
-        match self.0.as_ref()?.try_recv() {
-            Ok(done) => {
-                self.0 = None;
-                Some(done)
-            }
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => {
-                self.0 = None;
-                None
-            }
+        let came = self.0.as_ref()?.try_recv();
+        // It comes to nothing if it panics.
+        if !matches!(came, Err(TryRecvError::Empty)) {
+            self.0 = None;
         }
+        came.ok()
     }
 
     /// Waits until it is done, if it is under way.

@@ -79,20 +79,19 @@ pub(super) fn index(wire: &Bytes, index: &mut Vec<Entry>) -> Result<(), WireErro
         kind: RecordTimeType::LogAppend,
     });
     let count = u32::from_be_bytes(part(head, 57)) as usize;
-    let times = Times {
-        base_time,
-        append_time,
-    };
-    let records = Records {
+    let common = Common {
         wire,
         base_offset,
-        times,
+        base_time,
+        append_time,
     };
     // A record has seven bytes at least, so that a count that is wrong reserves no more than there is.
     index.reserve(count.min(there / 7));
     let mut rest = &wire[HEAD_BYTES..];
     for record in 0..count {
-        let entry = records.next(&mut rest).ok_or(WireError::Record(record))?;
+        let entry = common
+            .take_record(&mut rest)
+            .ok_or(WireError::Record(record))?;
         if index.last().is_some_and(|last| last.offset >= entry.offset) {
             return Err(WireError::Record(record));
         }
@@ -106,39 +105,31 @@ pub(super) fn index(wire: &Bytes, index: &mut Vec<Entry>) -> Result<(), WireErro
 }
 
 /// What the records of one batch have in common.
-struct Records<'a> {
+struct Common<'a> {
     wire: &'a [u8],
     base_offset: i64,
-    times: Times,
-}
-
-/// What the times of records are counted from.
-#[derive(Clone, Copy)]
-struct Times {
     base_time: i64,
     /// The one time of them all, if the broker set it.
     append_time: Option<RecordTime>,
 }
 
-impl Times {
+impl Common<'_> {
     #[inline]
-    fn of(self, delta: i64) -> RecordTime {
+    fn time(&self, delta: i64) -> RecordTime {
         self.append_time.unwrap_or_else(|| RecordTime {
             millis: self.base_time.wrapping_add(delta),
             kind: RecordTimeType::Create,
         })
     }
-}
 
-impl Records<'_> {
     /// The entry of the record at the front of `rest`, which it is taken off.
     #[inline]
-    fn next(&self, rest: &mut &[u8]) -> Option<Entry> {
+    fn take_record(&self, rest: &mut &[u8]) -> Option<Entry> {
         let length = usize::try_from(varint::take(rest)?).ok()?;
         let left = rest.len().checked_sub(length)?;
         // Attributes, none of which is in use.
         *rest = rest.get(1..)?;
-        let time = self.times.of(varint::take(rest)?);
+        let time = self.time(varint::take(rest)?);
         let offset = self.base_offset.checked_add(varint::take(rest)?)?;
         let key_length = varint::take(rest)?;
         let start = rest.as_ptr().addr() - self.wire.as_ptr().addr();
