@@ -20,6 +20,8 @@ pub(crate) struct Measurement {
     pub(crate) bytes: u64,
     /// CPU a record, of all threads.
     pub(crate) cpu_ns_per_record: f64,
+    /// The part of it that was spent in the system.
+    pub(crate) system_ns_per_record: f64,
     /// From the first record to the last.
     pub(crate) records_per_second: f64,
 }
@@ -29,6 +31,7 @@ pub(crate) struct Measurement {
 pub(crate) struct Meter {
     expected: u64,
     cpu_before: Duration,
+    system_before: Duration,
     first: Option<Instant>,
     records: u64,
     bytes: u64,
@@ -40,6 +43,7 @@ impl Meter {
         Self {
             expected,
             cpu_before: cpu(),
+            system_before: system(),
             first: None,
             records: 0,
             bytes: 0,
@@ -65,6 +69,7 @@ impl Meter {
     /// What it came to, up to this moment.
     pub(crate) fn stop(&self, mode: &str) -> Measurement {
         let cpu = cpu() - self.cpu_before;
+        let system = system() - self.system_before;
         let wall = self.first.map_or(Duration::ZERO, |first| first.elapsed());
         let records = self.records as f64;
         Measurement {
@@ -72,6 +77,7 @@ impl Meter {
             records: self.records,
             bytes: self.bytes,
             cpu_ns_per_record: cpu.as_secs_f64() * 1e9 / records,
+            system_ns_per_record: system.as_secs_f64() * 1e9 / records,
             records_per_second: records / wall.as_secs_f64(),
         }
     }
@@ -87,6 +93,18 @@ fn cpu() -> Duration {
     };
     Duration::from_secs(time.tv_sec.unsigned_abs())
         + Duration::from_nanos(time.tv_nsec.unsigned_abs())
+}
+
+/// The CPU time of this process in the system.
+fn system() -> Duration {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the system writes to the place that is given to it; zeroes are a valid value too.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    Duration::from_secs(usage.ru_stime.tv_sec.unsigned_abs())
+        + Duration::from_micros(usage.ru_stime.tv_usec.unsigned_abs())
 }
 
 /// How figures lie.

@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::entry::{ENTRY_BYTES, Entry, length};
 use super::pool::Pool;
-use super::{RecordBatch, RecordTime, WireError, varint, wire};
+use super::wire::{WireBatch, WireError};
+use super::{RecordBatch, RecordTime, varint};
 use crate::model::{KafkaSplit, Offset};
 
 /// One record as it is put into a batch: borrowed, and without its headers.
@@ -60,6 +61,8 @@ pub struct BatchBuilder {
     payload: Vec<u8>,
     indexes: Pool<Entry>,
     payloads: Pool<u8>,
+    /// For the indexes of what is shared, by how many records they have room for, the smallest first.
+    shared_indexes: [Pool<Entry>; SHARED_RECORDS.len()],
 }
 
 /// The most records of a batch that is made of pooled memory alone.
@@ -72,6 +75,9 @@ const PAYLOAD_FULL_BYTES: usize = 256 * 1024;
 /// grow.
 const PAYLOAD_BYTES: usize = PAYLOAD_FULL_BYTES + 64 * 1024;
 
+/// How many records the batches have whose index is made of pooled memory, if their bytes are shared.
+const SHARED_RECORDS: [usize; 6] = [128, 256, 512, 1024, 2048, 4096];
+
 impl Default for BatchBuilder {
     fn default() -> Self {
         Self {
@@ -79,6 +85,7 @@ impl Default for BatchBuilder {
             payload: Vec::new(),
             indexes: Pool::new(INDEX_RECORDS),
             payloads: Pool::new(PAYLOAD_BYTES),
+            shared_indexes: SHARED_RECORDS.map(Pool::new),
         }
     }
 }
@@ -114,8 +121,8 @@ impl BatchBuilder {
             record.offset.get(),
             record.record_time,
             self.payload.len(),
-            record.key,
-            record.value,
+            record.key.map(length),
+            record.value.map(length),
         ));
         if let Some(key) = record.key {
             self.payload.extend_from_slice(key);
@@ -179,31 +186,27 @@ impl BatchBuilder {
     }
 
     /// A batch of the records in `wire`, whose bytes it shares: one record batch as Kafka stores and sends
-    /// it, in format 2 and not compressed. Its checksum is not looked at.
+    /// it, in format 2 and not compressed. Its checksum is not looked at. What was pushed stays.
     ///
     /// For whoever has such bytes; what [`push`](Self::push) copies is only indexed here.
     ///
     /// # Errors
     ///
     /// If it is not what it should be.
-    ///
-    /// # Panics
-    ///
-    /// If records were pushed and not finished.
-    pub fn share(&mut self, split: &KafkaSplit, wire: Bytes) -> Result<RecordBatch, WireError> {
-        assert!(
-            self.is_empty(),
-            "what was pushed is finished before other bytes are shared"
-        );
-        self.indexes.fill(&mut self.index);
-        if let Err(error) = wire::index(&wire, &mut self.index) {
-            self.index.clear();
-            return Err(error);
+    pub fn share(&self, split: &KafkaSplit, wire: Bytes) -> Result<RecordBatch, WireError> {
+        let batch = WireBatch::of(&wire)?;
+        let records = batch.records_max();
+        let pool = (self.shared_indexes.iter()).find(|pool| pool.capacity() >= records);
+        let mut index = Vec::new();
+        match pool {
+            Some(pool) => pool.fill(&mut index),
+            None => index.reserve_exact(records),
         }
-        if self.is_empty() {
+        batch.index(&mut index)?;
+        if index.is_empty() {
             return Ok(RecordBatch::default());
         }
-        let (index, memory) = self.indexes.finish(&mut self.index);
+        let (index, memory) = pool.unwrap_or(&self.indexes).finish(&mut index);
         let memory = memory + wire.len();
         Ok(RecordBatch::new(split.clone(), index, wire, memory))
     }

@@ -29,7 +29,7 @@ const FLAGS: u32 = (1 << 10) - 1;
 /// # Invariants
 ///
 /// Once [`is_valid`](Self::is_valid) for a payload length, the three ranges lie within the payload.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Entry {
     pub(super) offset: u64,
@@ -42,16 +42,17 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a record, without headers, whose key and value lie at `start` without a gap.
+    /// The entry of a record, without headers, whose key and value have these lengths, or are null, and lie at
+    /// `start` without a gap.
     #[inline]
     pub(super) fn new(
         offset: u64,
         time: RecordTime,
         start: usize,
-        key: Option<&[u8]>,
-        value: Option<&[u8]>,
+        key: Option<u32>,
+        value: Option<u32>,
     ) -> Self {
-        let null = |part: Option<&[u8]>, flag| if part.is_none() { flag } else { 0 };
+        let null = |part: Option<u32>, flag| if part.is_none() { flag } else { 0 };
         let kind = match time.kind {
             RecordTimeType::NotAvailable => 0,
             RecordTimeType::Create => TIME_CREATE,
@@ -61,8 +62,8 @@ impl Entry {
             offset,
             millis: time.millis,
             start: start as u64,
-            key_length: length(key.unwrap_or_default()),
-            value_length: length(value.unwrap_or_default()),
+            key_length: key.unwrap_or(0),
+            value_length: value.unwrap_or(0),
             headers_length: 0,
             flags: null(key, KEY_NULL) | null(value, VALUE_NULL) | kind,
         }

@@ -33,6 +33,10 @@ impl<V: Pod + Send> Pool<V> {
         }
     }
 
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Has `vector`, which is empty, have room.
     #[inline]
     pub(super) fn fill(&self, vector: &mut Vec<V>) {

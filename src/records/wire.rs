@@ -1,7 +1,5 @@
 //! Batches over the bytes that Kafka sends.
 
-use bytes::Bytes;
-
 use super::entry::Entry;
 use super::record_ref::Headers;
 use super::{RecordTime, RecordTimeType, varint};
@@ -47,138 +45,251 @@ const CODEC: u16 = 0b111;
 const LOG_APPEND_TIME: u16 = 1 << 3;
 const CONTROL: u16 = 1 << 5;
 
-/// Appends an entry for each record of `wire`, in a batch of format 2 that is not compressed.
+/// A batch of format 2 that is not compressed, whose head was looked at.
 ///
-/// The checksum is not looked at.
-pub(super) fn index(wire: &Bytes, index: &mut Vec<Entry>) -> Result<(), WireError> {
-    let there = wire.len();
-    let head = wire.first_chunk::<HEAD_BYTES>().ok_or(WireError::Length {
-        there,
-        expected: HEAD_BYTES as u64,
-    })?;
-    let base_offset = i64::from_be_bytes(part(head, 0));
-    // Negative, it is an error below: nothing is that long.
-    let length = i32::from_be_bytes(part(head, 8));
-    let expected = u64::try_from(length).map_or(u64::MAX, |length| length + UNCOUNTED_BYTES);
-    if head[16] != 2 {
-        return Err(WireError::Format(head[16]));
-    }
-    if expected != there as u64 {
-        return Err(WireError::Length { there, expected });
-    }
-    let attributes = u16::from_be_bytes(part(head, 21));
-    if attributes & CODEC != 0 {
-        return Err(WireError::Compressed(attributes & CODEC));
-    }
-    if attributes & CONTROL != 0 {
-        return Err(WireError::Control);
-    }
-    let base_time = i64::from_be_bytes(part(head, 27));
-    let append_time = (attributes & LOG_APPEND_TIME != 0).then(|| RecordTime {
-        millis: i64::from_be_bytes(part(head, 35)),
-        kind: RecordTimeType::LogAppend,
-    });
-    let count = u32::from_be_bytes(part(head, 57)) as usize;
-    let common = Common {
-        wire,
-        base_offset,
-        base_time,
-        append_time,
-    };
-    // A record has seven bytes at least, so that a count that is wrong reserves no more than there is.
-    index.reserve(count.min(there / 7));
-    let mut rest = &wire[HEAD_BYTES..];
-    for record in 0..count {
-        let entry = common
-            .take_record(&mut rest)
-            .ok_or(WireError::Record(record))?;
-        if index.last().is_some_and(|last| last.offset >= entry.offset) {
-            return Err(WireError::Record(record));
-        }
-        index.push(entry);
-    }
-    if rest.is_empty() {
-        Ok(())
-    } else {
-        Err(WireError::Record(count))
-    }
-}
-
-/// What the records of one batch have in common.
-struct Common<'a> {
+/// Its checksum is not.
+pub(super) struct WireBatch<'a> {
     wire: &'a [u8],
     base_offset: i64,
-    base_time: i64,
-    /// The one time of them all, if the broker set it.
-    append_time: Option<RecordTime>,
+    base_time: RecordTime,
+    /// What of a record's own time counts: nothing, if the broker has set one for all.
+    time_mask: i64,
+    /// How many records there are, as the head says.
+    count: usize,
 }
 
-impl Common<'_> {
-    #[inline]
-    fn time(&self, delta: i64) -> RecordTime {
-        self.append_time.unwrap_or_else(|| RecordTime {
-            millis: self.base_time.wrapping_add(delta),
-            kind: RecordTimeType::Create,
+impl<'a> WireBatch<'a> {
+    pub(super) fn of(wire: &'a [u8]) -> Result<Self, WireError> {
+        let there = wire.len();
+        let head = wire.first_chunk::<HEAD_BYTES>().ok_or(WireError::Length {
+            there,
+            expected: HEAD_BYTES as u64,
+        })?;
+        // Negative, it is an error below: nothing is that long.
+        let length = i32::from_be_bytes(part(head, 8));
+        let expected = u64::try_from(length).map_or(u64::MAX, |length| length + UNCOUNTED_BYTES);
+        if head[16] != 2 {
+            return Err(WireError::Format(head[16]));
+        }
+        if expected != there as u64 {
+            return Err(WireError::Length { there, expected });
+        }
+        let attributes = u16::from_be_bytes(part(head, 21));
+        if attributes & CODEC != 0 {
+            return Err(WireError::Compressed(attributes & CODEC));
+        }
+        if attributes & CONTROL != 0 {
+            return Err(WireError::Control);
+        }
+        let (kind, at, time_mask) = if attributes & LOG_APPEND_TIME == 0 {
+            (RecordTimeType::Create, 27, -1)
+        } else {
+            (RecordTimeType::LogAppend, 35, 0)
+        };
+        Ok(Self {
+            wire,
+            base_offset: i64::from_be_bytes(part(head, 0)),
+            base_time: RecordTime {
+                millis: i64::from_be_bytes(part(head, at)),
+                kind,
+            },
+            time_mask,
+            count: u32::from_be_bytes(part(head, 57)) as usize,
         })
     }
 
-    /// The entry of the record at the front of `rest`, which it is taken off.
-    #[inline]
-    fn take_record(&self, rest: &mut &[u8]) -> Option<Entry> {
-        let length = usize::try_from(varint::take(rest)?).ok()?;
-        let left = rest.len().checked_sub(length)?;
-        // Attributes, none of which is in use.
-        *rest = rest.get(1..)?;
-        let time = self.time(varint::take(rest)?);
-        let offset = self.base_offset.checked_add(varint::take(rest)?)?;
-        let key_length = varint::take(rest)?;
-        let start = rest.as_ptr().addr() - self.wire.as_ptr().addr();
-        let key = part_of(rest, key_length)?;
-        let before_length = rest.len();
-        let value_length = varint::take(rest)?;
-        let value_gap = gap(before_length - rest.len())?;
-        let value = part_of(rest, value_length)?;
-        let before_count = rest.len();
-        let count = varint::take(rest)?;
-        let headers_gap = gap(before_count - rest.len())?;
-        let headers_length = rest.len().checked_sub(left)?;
-        let (headers, after) = rest.split_at_checked(headers_length)?;
-        let count = usize::try_from(count).ok()?;
-        // Most have no headers.
-        let is_whole = if count == 0 {
-            headers.is_empty()
+    /// No fewer than there are records, and no more than there is room for in the bytes.
+    pub(super) fn records_max(&self) -> usize {
+        // A record has seven bytes at least.
+        self.count.min(self.wire.len() / 7)
+    }
+
+    /// Appends an entry for each record to `index`.
+    pub(super) fn index(&self, index: &mut Vec<Entry>) -> Result<(), WireError> {
+        let mut at = HEAD_BYTES;
+        let mut offset_min = 0;
+        for record in 0..self.count {
+            let next = match self.small_record(at, offset_min) {
+                Some((entry, end)) => {
+                    offset_min = entry.offset + 1;
+                    index.push(entry);
+                    Some(end)
+                }
+                None => self.index_record(at, &mut offset_min, index),
+            };
+            at = next.ok_or(WireError::Record(record))?;
+        }
+        if at == self.wire.len() {
+            Ok(())
         } else {
-            Headers::new(headers).whole() == Some(count)
-        };
-        if !is_whole {
+            Err(WireError::Record(self.count))
+        }
+    }
+
+    /// Appends the entry of the record that begins at `at`, and says where it ends.
+    ///
+    /// Apart from where small records are appended, so that entries of those are made where they stay.
+    #[cold]
+    #[inline(never)]
+    fn index_record(
+        &self,
+        at: usize,
+        offset_min: &mut u64,
+        index: &mut Vec<Entry>,
+    ) -> Option<usize> {
+        let (entry, end) = self.record(at)?;
+        if entry.offset < *offset_min {
             return None;
         }
-        *rest = after;
-        let offset = u64::try_from(offset).ok()?;
+        *offset_min = entry.offset + 1;
+        index.push(entry);
+        Some(end)
+    }
+
+    /// The entry of the record that begins at `at`, and where it ends, if it is as nearly all are:
+    /// without headers, with numbers of one or two bytes, and with an offset from `offset_min` on.
+    ///
+    /// [`record`](Self::record) comes to the same at three times the cost. Here numbers are taken in a
+    /// register and not byte by byte, so little is kept meanwhile that all of it is in registers, and where
+    /// the next one begins is known before the rest of this one is, so that both can be under way.
+    #[inline]
+    fn small_record(&self, at: usize, offset_min: u64) -> Option<(Entry, usize)> {
+        let mut numbers = SmallNumbers::at(self.wire, at)?;
+        let length = varint::length(numbers.take()?)??;
+        let end = at + numbers.taken + length as usize;
+        // Attributes, none of which is in use.
+        numbers.skip();
+        let time = varint::signed(numbers.take()?);
+        let offset = varint::signed(numbers.take()?);
+        let key = varint::length(numbers.take()?)?;
+        let start = at + numbers.taken_of_them()?;
+
+        let key_end = start + key.unwrap_or(0) as usize;
+        let mut numbers = SmallNumbers::at(self.wire, key_end)?;
+        let value = varint::length(numbers.take()?)?;
+        let value_gap = numbers.taken_of_them()?;
+
+        let headers = key_end + value_gap + value.unwrap_or(0) as usize;
+        let has_headers = *self.wire.get(headers)? != 0;
+        let offset = self.offset(offset)?;
+        if has_headers || headers + 1 != end || offset < offset_min {
+            return None;
+        }
+        let entry = Entry::new(offset, self.time(time), start, key, value);
+        Some((entry.with_gaps(value_gap as u32, 1, 0), end))
+    }
+
+    /// The entry of the record that begins at `at`, whatever it is like, and where it ends.
+    fn record(&self, at: usize) -> Option<(Entry, usize)> {
+        let mut rest = self.wire.get(at..)?;
+        let length = usize::try_from(varint::take(&mut rest)?).ok()?;
+        let left = rest.len().checked_sub(length)?;
+        // Attributes, none of which is in use.
+        rest = rest.get(1..)?;
+        let time = varint::take(&mut rest)?;
+        let offset = varint::take(&mut rest)?;
+        let key_length = varint::take(&mut rest)?;
+        let start = self.wire.len() - rest.len();
+        let key = take_part(&mut rest, key_length)?;
+        let before_length = rest.len();
+        let value_length = varint::take(&mut rest)?;
+        let value_gap = gap(before_length - rest.len())?;
+        let value = take_part(&mut rest, value_length)?;
+        let before_count = rest.len();
+        let count = usize::try_from(varint::take(&mut rest)?).ok()?;
+        let headers_gap = gap(before_count - rest.len())?;
+        let headers_length = rest.len().checked_sub(left)?;
+        let headers = rest.get(..headers_length)?;
+        if Headers::new(headers).whole() != Some(count) {
+            return None;
+        }
         let headers_length = u32::try_from(headers_length).ok()?;
-        let entry = Entry::new(offset, time, start, key, value);
-        Some(entry.with_gaps(value_gap, headers_gap, headers_length))
+        let entry = Entry::new(self.offset(offset)?, self.time(time), start, key, value);
+        let entry = entry.with_gaps(value_gap, headers_gap, headers_length);
+        Some((entry, self.wire.len() - left))
+    }
+
+    /// The offset that is `delta` behind that of the batch.
+    #[inline]
+    fn offset(&self, delta: i64) -> Option<u64> {
+        u64::try_from(self.base_offset.checked_add(delta)?).ok()
+    }
+
+    /// The time that is `delta` behind that of the batch.
+    #[inline]
+    fn time(&self, delta: i64) -> RecordTime {
+        RecordTime {
+            millis: self.base_time.millis.wrapping_add(delta & self.time_mask),
+            kind: self.base_time.kind,
+        }
+    }
+}
+
+/// Numbers of one or two bytes, in a register.
+struct SmallNumbers {
+    rest: u64,
+    /// How many bytes were taken, of those too that are not there and are taken for zeros.
+    taken: usize,
+}
+
+impl SmallNumbers {
+    /// Those at `at`, if there are enough bytes to fill the register.
+    #[inline]
+    fn at(bytes: &[u8], at: usize) -> Option<Self> {
+        let bytes = bytes.get(at..)?.first_chunk()?;
+        Some(Self {
+            rest: u64::from_le_bytes(*bytes),
+            taken: 0,
+        })
+    }
+
+    /// The next number, with the sign where it is; `None` if it has more bytes.
+    #[inline]
+    fn take(&mut self) -> Option<u64> {
+        let rest = self.rest;
+        if rest & 0x80 == 0 {
+            self.skip();
+            Some(rest & 0x7f)
+        } else if rest & 0x8000 == 0 {
+            self.rest >>= 16;
+            self.taken += 2;
+            Some(rest & 0x7f | rest >> 1 & 0x3f80)
+        } else {
+            None
+        }
+    }
+
+    /// Takes a byte.
+    #[inline]
+    fn skip(&mut self) {
+        self.rest >>= 8;
+        self.taken += 1;
+    }
+
+    /// How many bytes were taken; `None` if not all of them are there.
+    #[inline]
+    fn taken_of_them(&self) -> Option<usize> {
+        Some(self.taken).filter(|taken| *taken <= size_of::<u64>())
     }
 }
 
 /// The bytes that a number of 32 bits took; `None` if it has more.
-#[inline]
 fn gap(bytes: usize) -> Option<u32> {
     u32::try_from(bytes)
         .ok()
         .filter(|bytes| *bytes <= NUMBER_BYTES)
 }
 
-/// Takes `length` bytes off the front of `record`, `None` inside if it is that of null.
-#[inline]
+/// Takes `length` bytes off the front of `record` and says how many; `None` inside if it is the length of
+/// null.
 #[expect(clippy::option_option, reason = "damage is not null")]
-fn part_of<'a>(record: &mut &'a [u8], length: i64) -> Option<Option<&'a [u8]>> {
+fn take_part(record: &mut &[u8], length: i64) -> Option<Option<u32>> {
     if length == -1 {
         return Some(None);
     }
-    let (part, rest) = record.split_at_checked(usize::try_from(length).ok()?)?;
-    *record = rest;
-    Some(Some(part))
+    let length = u32::try_from(length).ok()?;
+    *record = record.get(length as usize..)?;
+    Some(Some(length))
 }
 
 /// The field of a head at `at`.
@@ -191,6 +302,7 @@ fn part<const N: usize>(head: &[u8; HEAD_BYTES], at: usize) -> [u8; N] {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use proptest::collection::vec;
     use proptest::prelude::{any, proptest};
     use proptest::sample::Index;
@@ -263,6 +375,13 @@ mod tests {
                 wire.truncate(cut.index(wire.len()));
             }
 
+            if let Ok(batch) = WireBatch::of(&wire) {
+                for at in 0..wire.len() {
+                    if let Some(found) = batch.small_record(at, 0) {
+                        assert_eq!(batch.record(at), Some(found), "at {at}");
+                    }
+                }
+            }
             if let Ok(batch) = shared(&wire) {
                 // Whatever it came to can be sent to another process.
                 assert_eq!(sent(&batch), batch);
