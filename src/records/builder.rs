@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::entry::{ENTRY_BYTES, Entry, length};
+use super::entry::{ENTRY_BYTES, Entry, Part, length};
 use super::pool::Pool;
 use super::wire::{WireBatch, WireError};
 use super::{RecordBatch, RecordTime, varint};
@@ -121,8 +121,8 @@ impl BatchBuilder {
             record.offset.get(),
             record.record_time,
             self.payload.len(),
-            record.key.map(length),
-            record.value.map(length),
+            Part::of(record.key),
+            Part::of(record.value),
         ));
         if let Some(key) = record.key {
             self.payload.extend_from_slice(key);

@@ -19,6 +19,46 @@ const HEADERS_GAP: u32 = 7;
 const GAP: u32 = 0b111;
 const FLAGS: u32 = (1 << 10) - 1;
 
+/// How long a key or a value is, without its content.
+///
+/// # Invariants
+///
+/// What is null has length 0, and no length has more than 31 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) length: u32,
+    is_null: bool,
+}
+
+impl Part {
+    pub(super) const NULL: Self = Self {
+        length: 0,
+        is_null: true,
+    };
+
+    /// # Panics
+    ///
+    /// If it has 2 GiB or more.
+    #[inline]
+    pub(super) fn of(part: Option<&[u8]>) -> Self {
+        Self {
+            length: length(part.unwrap_or_default()),
+            is_null: part.is_none(),
+        }
+    }
+
+    /// The part whose length is written as `number`, in whose lowest bit the sign is: -1 is that of null.
+    #[inline]
+    pub(super) fn of_number(number: u64) -> Option<Self> {
+        let number = u32::try_from(number).ok()?;
+        let is_null = number == 1;
+        (is_null || number & 1 == 0).then_some(Self {
+            length: number >> 1,
+            is_null,
+        })
+    }
+}
+
 /// Where one record lies in the payload of its batch, and what is not in the payload.
 ///
 /// Key, value and headers of a record lie one behind the other from `start` on, as Kafka has them, so
@@ -42,17 +82,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a record, without headers, whose key and value have these lengths, or are null, and lie at
-    /// `start` without a gap.
+    /// The entry of a record, without headers, whose key and value lie at `start` without a gap.
     #[inline]
-    pub(super) fn new(
-        offset: u64,
-        time: RecordTime,
-        start: usize,
-        key: Option<u32>,
-        value: Option<u32>,
-    ) -> Self {
-        let null = |part: Option<u32>, flag| if part.is_none() { flag } else { 0 };
+    pub(super) fn new(offset: u64, time: RecordTime, start: usize, key: Part, value: Part) -> Self {
+        let null = |part: Part, flag| if part.is_null { flag } else { 0 };
         let kind = match time.kind {
             RecordTimeType::NotAvailable => 0,
             RecordTimeType::Create => TIME_CREATE,
@@ -62,8 +95,8 @@ impl Entry {
             offset,
             millis: time.millis,
             start: start as u64,
-            key_length: key.unwrap_or(0),
-            value_length: value.unwrap_or(0),
+            key_length: key.length,
+            value_length: value.length,
             headers_length: 0,
             flags: null(key, KEY_NULL) | null(value, VALUE_NULL) | kind,
         }

@@ -6,30 +6,6 @@
 /// bits.
 #[inline]
 pub(super) fn take(bytes: &mut &[u8]) -> Option<i64> {
-    take_unsigned(bytes).map(signed)
-}
-
-/// The number whose sign is in the lowest bit of `number`.
-#[inline]
-pub(super) fn signed(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
-}
-
-/// The length whose sign is in the lowest bit of `number`, `None` inside if it is that of null; `None` if no
-/// length is like that: Kafka's have 31 bits.
-#[inline]
-#[expect(clippy::option_option, reason = "damage is not null")]
-pub(super) fn length(number: u64) -> Option<Option<u32>> {
-    match u32::try_from(number) {
-        Ok(number) if number & 1 == 0 => Some(Some(number >> 1)),
-        Ok(1) => Some(None),
-        _ => None,
-    }
-}
-
-/// Takes a number off the front of `bytes` as [`take`] does, with the sign where it is.
-#[inline]
-pub(super) fn take_unsigned(bytes: &mut &[u8]) -> Option<u64> {
     // Nearly all numbers in a record are lengths and differences of one or two bytes.
     let (number, rest) = match **bytes {
         [first, ref rest @ ..] if first < MORE => (u64::from(first), rest),
@@ -39,7 +15,13 @@ pub(super) fn take_unsigned(bytes: &mut &[u8]) -> Option<u64> {
         _ => take_long(bytes)?,
     };
     *bytes = rest;
-    Some(number)
+    Some(signed(number))
+}
+
+/// The number whose sign is in the lowest bit of `number`.
+#[inline]
+pub(super) fn signed(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
 /// Set in each byte of a number but its last.

@@ -1,6 +1,6 @@
 //! Batches over the bytes that Kafka sends.
 
-use super::entry::Entry;
+use super::entry::{Entry, Part};
 use super::record_ref::Headers;
 use super::{RecordTime, RecordTimeType, varint};
 
@@ -155,23 +155,24 @@ impl<'a> WireBatch<'a> {
     #[inline]
     fn small_record(&self, at: usize, offset_min: u64) -> Option<(Entry, usize)> {
         let mut numbers = SmallNumbers::at(self.wire, at)?;
-        let length = varint::length(numbers.take()?)??;
-        let end = at + numbers.taken + length as usize;
+        let length = Part::of_number(numbers.take()?)?;
+        let end = at + numbers.taken + length.length as usize;
         // Attributes, none of which is in use.
         numbers.skip();
         let time = varint::signed(numbers.take()?);
         let offset = varint::signed(numbers.take()?);
-        let key = varint::length(numbers.take()?)?;
+        let key = Part::of_number(numbers.take()?)?;
         let start = at + numbers.taken_of_them()?;
 
-        let key_end = start + key.unwrap_or(0) as usize;
+        let key_end = start + key.length as usize;
         let mut numbers = SmallNumbers::at(self.wire, key_end)?;
-        let value = varint::length(numbers.take()?)?;
+        let value = Part::of_number(numbers.take()?)?;
         let value_gap = numbers.taken_of_them()?;
 
-        let headers = key_end + value_gap + value.unwrap_or(0) as usize;
+        let headers = key_end + value_gap + value.length as usize;
         let has_headers = *self.wire.get(headers)? != 0;
         let offset = self.offset(offset)?;
+        // Null is no length of a record, and would be the same as zero, which none has.
         if has_headers || headers + 1 != end || offset < offset_min {
             return None;
         }
@@ -280,16 +281,14 @@ fn gap(bytes: usize) -> Option<u32> {
         .filter(|bytes| *bytes <= NUMBER_BYTES)
 }
 
-/// Takes `length` bytes off the front of `record` and says how many; `None` inside if it is the length of
-/// null.
-#[expect(clippy::option_option, reason = "damage is not null")]
-fn take_part(record: &mut &[u8], length: i64) -> Option<Option<u32>> {
+/// Takes the part that is `length` bytes long off the front of `record`.
+fn take_part(record: &mut &[u8], length: i64) -> Option<Part> {
     if length == -1 {
-        return Some(None);
+        return Some(Part::NULL);
     }
-    let length = u32::try_from(length).ok()?;
-    *record = record.get(length as usize..)?;
-    Some(Some(length))
+    let (part, rest) = record.split_at_checked(usize::try_from(length).ok()?)?;
+    *record = rest;
+    Some(Part::of(Some(part)))
 }
 
 /// The field of a head at `at`.
