@@ -11,11 +11,8 @@ use crate::{Arguments, Outcome, TOPIC};
 /// How long the brokers may take to take a queue full of records.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Fills the topic, which exists and is empty, in large batches.
-///
-/// Values are digits after digits, different in each record, so that a codec finds in them what it finds in
-/// text.
-pub(crate) fn fill(servers: &str, arguments: &Arguments) -> Outcome<()> {
+/// Fills the topic of the `cluster`th cluster, which exists and is empty, in large batches.
+pub(crate) fn fill(servers: &str, cluster: usize, arguments: &Arguments) -> Outcome<()> {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", servers)
         .set("compression.type", arguments.compression.name())
@@ -26,18 +23,11 @@ pub(crate) fn fill(servers: &str, arguments: &Arguments) -> Outcome<()> {
         .create()?;
     let mut text = String::new();
     for partition in 0..arguments.partitions() {
-        for number in 0..arguments.records_of(partition) {
-            text.clear();
-            while text.len() < arguments.size {
-                text.push_str(&format!(
-                    "{:020}",
-                    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                ));
-            }
-            let value = &text.as_bytes()[..arguments.size];
+        for number in 0..arguments.records_of(cluster, partition) {
+            arguments.content().write(number, arguments.size, &mut text);
             let mut record = BaseRecord::<[u8], [u8]>::to(TOPIC)
                 .partition(partition)
-                .payload(value);
+                .payload(text.as_bytes());
             while let Err((error, again)) = producer.send(record) {
                 if error != KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
                     return Err(error.into());
@@ -49,7 +39,7 @@ pub(crate) fn fill(servers: &str, arguments: &Arguments) -> Outcome<()> {
     }
     producer.flush(ACKNOWLEDGED_WITHIN)?;
     for partition in 0..arguments.partitions() {
-        let records = arguments.records_of(partition).cast_signed();
+        let records = arguments.records_of(cluster, partition).cast_signed();
         let client = producer.client();
         let (low, high) = client.fetch_watermarks(TOPIC, partition, ACKNOWLEDGED_WITHIN)?;
         if (low, high) != (0, records) {

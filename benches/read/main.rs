@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench --bench read -- [--records N] [--size BYTES] [--rounds N] [--workers N]
 //! cargo bench --bench read -- --only source --only source-with-file --rounds 11
+//! cargo bench --bench read -- --clusters 4 --json --only callback --only source
 //! ```
 //!
 //! Five ways to count the same records, in turn, so that what disturbs the machine disturbs all of
@@ -19,10 +20,15 @@
 //! for each measurement, and `source-exchange`, where each batch moves to the worker of its split
 //! before it is counted.
 //!
+//! With `--json` each value is a document that is decoded before it is counted, in every way. With `--clusters` the
+//! records are spread over several clusters; the ways without this crate read each on a thread of its own then.
+//!
 //! Each measurement is a process of its own that does nothing else, and the embedded cluster that
 //! serves the records is one more. `--kafka ADDRESS` has them on a cluster that runs instead, in a topic
 //! `bench` that is made and filled there, and removed afterwards. All clients have the same properties, those that the source gives
 //! its own; they are printed. One line of JSON a measurement, and a table at the end.
+//!
+//! The CPU of librdkafka's own threads is a column of its own: it is the same for all ways with the same properties.
 //!
 //! CPU is that of the whole process, all threads, user and system, from before a client is made until
 //! the last record was counted: making clients and finding partitions is part of it. The time behind
@@ -34,6 +40,7 @@
 )]
 
 mod baseline;
+mod content;
 mod fill;
 #[path = "../support/meter.rs"]
 mod meter;
@@ -47,6 +54,7 @@ use std::process::{Command, Stdio};
 
 use clap::{Parser, ValueEnum};
 
+use content::Content;
 use meter::Measurement;
 use server::Server;
 
@@ -55,7 +63,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// The topic that is read.
 const TOPIC: &str = "bench";
 
-/// The name of the cluster and of the stream.
+/// The name of the source and of the stream.
 const NAME: &str = "bench";
 
 /// Measures what reading a record costs.
@@ -73,6 +81,12 @@ struct Arguments {
     /// How many workers the source has.
     #[arg(long, default_value_t = 1)]
     workers: usize,
+    /// How many embedded clusters the records are spread over.
+    #[arg(long, default_value_t = 1, conflicts_with = "kafka")]
+    clusters: usize,
+    /// Has each value be a document of JSON, which is decoded.
+    #[arg(long)]
+    json: bool,
     /// How the records are compressed.
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
@@ -88,9 +102,9 @@ struct Arguments {
     /// The way to measure once.
     #[arg(long, value_enum, hide = true)]
     mode: Option<Mode>,
-    /// Where the cluster is.
+    /// Where the clusters are.
     #[arg(long, hide = true)]
-    servers: Option<String>,
+    servers: Vec<String>,
     /// Passed by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -156,18 +170,28 @@ impl Mode {
 }
 
 impl Arguments {
-    /// How many partitions the records are spread over: an embedded one holds 5 MiB.
+    /// How many partitions the records of a cluster are spread over: an embedded one holds 5 MiB.
     fn partitions(&self) -> i32 {
         // A record takes up to 22 bytes besides its value, and a batch of records its head.
         let bytes = self.records * (self.size as u64 + 24);
-        i32::try_from((bytes >> 22) + 1).unwrap_or(i32::MAX).max(8)
+        let partitions = (bytes >> 22) / self.clusters as u64 + 1;
+        i32::try_from(partitions).unwrap_or(i32::MAX).max(8)
     }
 
-    /// How many records there are in a partition.
-    fn records_of(&self, partition: i32) -> u64 {
+    /// How many records there are in a partition of a cluster.
+    fn records_of(&self, cluster: usize, partition: i32) -> u64 {
         let partitions = u64::from(self.partitions().unsigned_abs());
-        let rest = self.records % partitions;
-        self.records / partitions + u64::from(u64::from(partition.unsigned_abs()) < rest)
+        let number = cluster as u64 * partitions + u64::from(partition.unsigned_abs());
+        let all = self.clusters as u64 * partitions;
+        self.records / all + u64::from(number < self.records % all)
+    }
+
+    fn content(&self) -> Content {
+        if self.json {
+            Content::Json
+        } else {
+            Content::Bytes
+        }
     }
 
     fn modes(&self) -> &[Mode] {
@@ -191,14 +215,16 @@ fn main() -> Outcome<()> {
 /// Measures every way in every round.
 fn measure_all(arguments: &Arguments) -> Outcome<()> {
     let server = Server::start(arguments)?;
-    let properties = source::properties(&server.servers)?;
+    let properties = source::properties(&server.servers[0])?;
     println!("client properties: {properties:?}");
     println!(
-        "{} records of {} bytes, compressed by {}, in {} partitions, {} worker(s)",
+        "{} records of {} bytes{}, compressed by {}, in {} partitions of {} cluster(s), {} worker(s)",
         arguments.records,
         arguments.size,
+        if arguments.json { " that are JSON" } else { "" },
         arguments.compression.name(),
         arguments.partitions(),
+        arguments.clusters,
         arguments.workers,
     );
     let mut rounds = Vec::new();
@@ -215,13 +241,29 @@ fn measure_all(arguments: &Arguments) -> Outcome<()> {
     Ok(())
 }
 
-fn measure_in_a_process(arguments: &Arguments, mode: Mode, servers: &str) -> Outcome<Measurement> {
+/// What every process of the benchmark is told.
+fn told(arguments: &Arguments) -> Vec<String> {
+    let mut told = vec![
+        format!("--records={}", arguments.records),
+        format!("--size={}", arguments.size),
+        format!("--workers={}", arguments.workers),
+        format!("--clusters={}", arguments.clusters),
+        format!("--compression={}", arguments.compression.name()),
+    ];
+    told.extend(arguments.json.then(|| "--json".to_owned()));
+    told
+}
+
+fn measure_in_a_process(
+    arguments: &Arguments,
+    mode: Mode,
+    servers: &[String],
+) -> Outcome<Measurement> {
+    let servers = servers.iter().map(|servers| format!("--servers={servers}"));
     let output = Command::new(std::env::current_exe()?)
         .args(["--role", "measure", "--mode", mode.name()])
-        .args(["--servers", servers])
-        .args(["--records", &arguments.records.to_string()])
-        .args(["--size", &arguments.size.to_string()])
-        .args(["--workers", &arguments.workers.to_string()])
+        .args(servers)
+        .args(told(arguments))
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
@@ -231,15 +273,15 @@ fn measure_in_a_process(arguments: &Arguments, mode: Mode, servers: &str) -> Out
 }
 
 fn measure_once(arguments: &Arguments) -> Outcome<()> {
-    let (Some(mode), Some(servers)) = (arguments.mode, &arguments.servers) else {
+    let Some(mode) = arguments.mode else {
         return Err("--role measure needs --mode and --servers".into());
     };
     let measurement = match mode {
         Mode::Source | Mode::SourceWithFile | Mode::SourceExchange => {
-            source::measure(arguments, servers, mode)?
+            source::measure(arguments, mode)?
         }
         Mode::Poll | Mode::Stream | Mode::Batch | Mode::Callback => {
-            baseline::measure(arguments, servers, mode)?
+            baseline::measure(arguments, mode)?
         }
     };
     println!("{}", serde_json::to_string(&measurement)?);

@@ -12,6 +12,7 @@ use rdkafka_sys as sys;
 use rdkafka_sys::rd_kafka_resp_err_t as Code;
 
 use crate::Outcome;
+use crate::content::Content;
 use crate::meter::Meter;
 
 /// How long one call waits for records.
@@ -49,7 +50,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Reads by the batch call.
-    pub(crate) fn read_batches(&self, meter: &mut Meter) -> Outcome<()> {
+    pub(crate) fn read_batches(&self, content: Content, meter: &mut Meter) -> Outcome<()> {
         let mut batch = [ptr::null_mut::<sys::rd_kafka_message_t>(); BATCH];
         while !meter.is_done() {
             // SAFETY: the queue is alive, and the length is that of the array.
@@ -59,7 +60,7 @@ impl<'a> Queue<'a> {
             for message in &batch[..usize::try_from(count)?] {
                 // SAFETY: the call wrote `count` messages, each of which is given back once.
                 let counted = unsafe {
-                    let counted = count_message(*message, meter);
+                    let counted = count_message(*message, content, meter);
                     sys::rd_kafka_message_destroy(*message);
                     counted
                 };
@@ -70,20 +71,26 @@ impl<'a> Queue<'a> {
     }
 
     /// Reads by the callback call.
-    pub(crate) fn read_callbacks(&self, meter: &mut Meter) -> Outcome<()> {
-        let mut state: (&mut Meter, Result<(), i32>) = (meter, Ok(()));
-        while !state.0.is_done() && state.1.is_ok() {
+    pub(crate) fn read_callbacks(&self, content: Content, meter: &mut Meter) -> Outcome<()> {
+        let mut counting = Counting {
+            content,
+            meter,
+            outcome: Ok(()),
+        };
+        while !counting.meter.is_done() && counting.outcome.is_ok() {
             // SAFETY: the queue is alive; the state outlives the call and is used by nobody else.
             unsafe {
                 sys::rd_kafka_consume_callback_queue(
                     self.raw,
                     WAIT_MS,
                     Some(take),
-                    (&raw mut state).cast(),
+                    (&raw mut counting).cast(),
                 );
             }
         }
-        state.1.map_err(|code| format!("error {code}").into())
+        counting
+            .outcome
+            .map_err(|code| format!("error {code}").into())
     }
 }
 
@@ -94,6 +101,13 @@ impl Drop for Queue<'_> {
     }
 }
 
+/// What a callback finds behind its opaque pointer.
+struct Counting<'a> {
+    content: Content,
+    meter: &'a mut Meter,
+    outcome: Result<(), i32>,
+}
+
 /// What the callback call calls.
 ///
 /// # Safety
@@ -101,10 +115,10 @@ impl Drop for Queue<'_> {
 /// `message` is alive, and `state` is what `read_callbacks` passes.
 unsafe extern "C" fn take(message: *mut sys::rd_kafka_message_t, state: *mut c_void) {
     // SAFETY: the caller promises it.
-    let (meter, outcome) = unsafe { &mut *state.cast::<(&mut Meter, Result<(), i32>)>() };
+    let counting = unsafe { &mut *state.cast::<Counting<'_>>() };
     // SAFETY: the message is lent for the duration of this call.
-    if let Err(code) = unsafe { count_message(message, meter) } {
-        *outcome = Err(code);
+    if let Err(code) = unsafe { count_message(message, counting.content, counting.meter) } {
+        counting.outcome = Err(code);
     }
 }
 
@@ -116,17 +130,25 @@ unsafe extern "C" fn take(message: *mut sys::rd_kafka_message_t, state: *mut c_v
 #[inline]
 unsafe fn count_message(
     message: *mut sys::rd_kafka_message_t,
+    content: Content,
     meter: &mut Meter,
 ) -> Result<(), i32> {
     // SAFETY: the message is alive. The code is read as a number, since the enum need not have it.
-    let (code, length) = unsafe {
+    let (code, value, length) = unsafe {
         (
             (&raw const (*message).err).cast::<i32>().read(),
+            (*message).payload.cast::<u8>(),
             (*message).len,
         )
     };
     if code == 0 {
-        meter.records(1, length);
+        let bytes = if value.is_null() {
+            0
+        } else {
+            // SAFETY: librdkafka gives pointer and length of the value of a message that is alive.
+            content.take(unsafe { std::slice::from_raw_parts(value, length) })
+        };
+        meter.records(1, bytes);
     } else if code != Code::RD_KAFKA_RESP_ERR__PARTITION_EOF as i32 {
         return Err(code);
     }

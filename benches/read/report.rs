@@ -7,19 +7,23 @@ use crate::meter::{Measurement, Spread};
 pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
     println!();
     println!(
-        "{:<16} {:>27}   {:>23}",
-        "", "CPU ns/record (min..max)", "M records/s (min..max)"
+        "{:<16} {:>27} {:>12} {:>10}   {:>23}",
+        "", "CPU ns/record (min..max)", "librdkafka's", "system's", "M records/s (min..max)"
     );
     for (index, mode) in modes.iter().enumerate() {
         let of_mode = || rounds.iter().map(|round| &round[index]);
         let cpu = Spread::of(of_mode().map(|one| one.cpu_ns_per_record));
+        let client = Spread::of(of_mode().map(|one| one.client_ns_per_record));
+        let system = Spread::of(of_mode().map(|one| one.system_ns_per_record));
         let rate = Spread::of(of_mode().map(|one| one.records_per_second / 1e6));
         println!(
-            "{:<16} {:>9.1} ({:>7.1}..{:>7.1})   {:>9.2} ({:>5.2}..{:>5.2})",
+            "{:<16} {:>9.1} ({:>7.1}..{:>7.1}) {:>12.1} {:>10.1}   {:>9.2} ({:>5.2}..{:>5.2})",
             mode.name(),
             cpu.median,
             cpu.least,
             cpu.most,
+            client.median,
+            system.median,
             rate.median,
             rate.least,
             rate.most,

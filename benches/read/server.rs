@@ -1,4 +1,4 @@
-//! The process with the cluster.
+//! The process with the clusters.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,13 +10,13 @@ use timely_kafka::embedded::EmbeddedCluster;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::fill::fill;
-use crate::{Arguments, Outcome, TOPIC};
+use crate::{Arguments, Outcome, TOPIC, told};
 
-/// A cluster that holds the records. If it is a process of ours, that ends with this value.
+/// The clusters that hold the records. If they are in a process of ours, that ends with this value.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Where the cluster is.
-    pub(crate) servers: String,
+    /// Where each is.
+    pub(crate) servers: Vec<String>,
     process: Option<Child>,
     /// The process ends when this is closed, also if that happens by a crash.
     input: Option<ChildStdin>,
@@ -27,18 +27,16 @@ impl Server {
     pub(crate) fn start(arguments: &Arguments) -> Outcome<Self> {
         if let Some(servers) = &arguments.kafka {
             create_topic(servers, arguments.partitions())?;
-            fill(servers, arguments)?;
+            fill(servers, 0, arguments)?;
             return Ok(Self {
-                servers: servers.clone(),
+                servers: vec![servers.clone()],
                 process: None,
                 input: None,
             });
         }
         let mut process = Command::new(std::env::current_exe()?)
             .args(["--role", "serve"])
-            .args(["--records", &arguments.records.to_string()])
-            .args(["--size", &arguments.size.to_string()])
-            .args(["--compression", arguments.compression.name()])
+            .args(told(arguments))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -46,7 +44,7 @@ impl Server {
         let output = process.stdout.take().ok_or("the server has no output")?;
         let mut servers = String::new();
         BufReader::new(output).read_line(&mut servers)?;
-        let servers = servers.trim().to_owned();
+        let servers: Vec<String> = servers.split_whitespace().map(str::to_owned).collect();
         if servers.is_empty() {
             return Err(format!("the server ended: {}", process.wait()?).into());
         }
@@ -63,7 +61,10 @@ impl Drop for Server {
         drop(self.input.take());
         let ended = match &mut self.process {
             Some(process) => process.wait().map(drop).map_err(Into::into),
-            None => delete_topic(&self.servers),
+            None => self
+                .servers
+                .iter()
+                .try_for_each(|servers| delete_topic(servers)),
         };
         if let Err(error) = ended {
             eprintln!("the server is left as it is: {error}");
@@ -99,10 +100,18 @@ fn delete_topic(servers: &str) -> Outcome<()> {
 
 /// Serves until the input ends.
 pub(crate) fn serve(arguments: &Arguments) -> Outcome<()> {
-    let cluster = EmbeddedCluster::start()?;
-    cluster.create_topic(TOPIC, arguments.partitions())?;
-    fill(&cluster.bootstrap_servers(), arguments)?;
-    println!("{}", cluster.bootstrap_servers());
+    let mut clusters = Vec::new();
+    for number in 0..arguments.clusters {
+        let cluster = EmbeddedCluster::start()?;
+        cluster.create_topic(TOPIC, arguments.partitions())?;
+        fill(&cluster.bootstrap_servers(), number, arguments)?;
+        clusters.push(cluster);
+    }
+    let servers: Vec<String> = clusters
+        .iter()
+        .map(EmbeddedCluster::bootstrap_servers)
+        .collect();
+    println!("{}", servers.join(" "));
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }

@@ -24,10 +24,15 @@ fn cluster(servers: &str) -> ClientProperties {
         .with("fetch.wait.max.ms", "10")
 }
 
-fn build(servers: &str, log: Option<&Path>) -> Outcome<KafkaSource> {
-    let metadata = StreamsMetadata::new()
-        .with_cluster(NAME, cluster(servers))?
-        .with_stream(NAME, KafkaStream::new().with_topics(NAME, [TOPIC])?)?;
+fn build(servers: &[String], log: Option<&Path>) -> Outcome<KafkaSource> {
+    let mut metadata = StreamsMetadata::new();
+    let mut stream = KafkaStream::new();
+    for (number, servers) in servers.iter().enumerate() {
+        let name = format!("{NAME}-{number}");
+        metadata = metadata.with_cluster(&name, cluster(servers))?;
+        stream = stream.with_topics(&name, [TOPIC])?;
+    }
+    let metadata = metadata.with_stream(NAME, stream)?;
     let source = KafkaSource::builder()
         .name(NAME)
         .metadata(FixedMetadataService::new(metadata))
@@ -41,18 +46,19 @@ fn build(servers: &str, log: Option<&Path>) -> Outcome<KafkaSource> {
 
 /// The properties of the client with which the source reads.
 pub(crate) fn properties(servers: &str) -> Outcome<ClientProperties> {
-    Ok(build(servers, None)?.client_properties(&cluster(servers)))
+    Ok(build(&[servers.to_owned()], None)?.client_properties(&cluster(servers)))
 }
 
 /// Reads all records into an operator that counts them.
-pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outcome<Measurement> {
+pub(crate) fn measure(arguments: &Arguments, mode: Mode) -> Outcome<Measurement> {
     // On the disk of the build, since that of temporary files may be memory.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let log = (mode == Mode::SourceWithFile).then(|| folder.path().join("log"));
     let meter = Arc::new(Mutex::new(Meter::start(arguments.records)));
     let outcome = Arc::new(Mutex::new(None));
-    let source = build(servers, log.as_deref())?;
+    let source = build(&arguments.servers, log.as_deref())?;
     let shared = Arc::clone(&outcome);
+    let content = arguments.content();
     let guards = timely_kafka::execute(Config::process(arguments.workers), move |worker| {
         let (meter, measured) = (Arc::clone(&meter), Arc::clone(&shared));
         let control = source.control();
@@ -75,7 +81,7 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, mode: Mode) -> Outco
                                 let (mut records, mut bytes) = (0, 0);
                                 for record in batch.iter() {
                                     records += 1;
-                                    bytes += record.value().map_or(0, <[u8]>::len);
+                                    bytes += record.value().map_or(0, |value| content.take(value));
                                 }
                                 output.session(&time).give(records);
                                 let mut meter =

@@ -5,6 +5,7 @@
 )]
 
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub(crate) struct Measurement {
     pub(crate) cpu_ns_per_record: f64,
     /// The part of it that was spent in the system.
     pub(crate) system_ns_per_record: f64,
+    /// The part of it that was spent by the threads of librdkafka.
+    pub(crate) client_ns_per_record: f64,
     /// From the first record to the last.
     pub(crate) records_per_second: f64,
 }
@@ -32,6 +35,7 @@ pub(crate) struct Meter {
     expected: u64,
     cpu_before: Duration,
     system_before: Duration,
+    client_before: Duration,
     first: Option<Instant>,
     records: u64,
     bytes: u64,
@@ -44,6 +48,7 @@ impl Meter {
             expected,
             cpu_before: cpu(),
             system_before: system(),
+            client_before: client(),
             first: None,
             records: 0,
             bytes: 0,
@@ -60,6 +65,13 @@ impl Meter {
         self.bytes += bytes as u64;
     }
 
+    /// Adds what was counted on another thread.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.first = [self.first, other.first].into_iter().flatten().min();
+        self.records += other.records;
+        self.bytes += other.bytes;
+    }
+
     /// Whether all were counted.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
@@ -70,6 +82,7 @@ impl Meter {
     pub(crate) fn stop(&self, mode: &str) -> Measurement {
         let cpu = cpu() - self.cpu_before;
         let system = system() - self.system_before;
+        let client = client() - self.client_before;
         let wall = self.first.map_or(Duration::ZERO, |first| first.elapsed());
         let records = self.records as f64;
         Measurement {
@@ -78,6 +91,7 @@ impl Meter {
             bytes: self.bytes,
             cpu_ns_per_record: cpu.as_secs_f64() * 1e9 / records,
             system_ns_per_record: system.as_secs_f64() * 1e9 / records,
+            client_ns_per_record: client.as_secs_f64() * 1e9 / records,
             records_per_second: records / wall.as_secs_f64(),
         }
     }
@@ -105,6 +119,20 @@ fn system() -> Duration {
     };
     Duration::from_secs(usage.ru_stime.tv_sec.unsigned_abs())
         + Duration::from_micros(usage.ru_stime.tv_usec.unsigned_abs())
+}
+
+/// The CPU time of those threads of this process that are librdkafka's, and run.
+fn client() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task");
+    let of_thread = |folder: &Path| {
+        let name = std::fs::read_to_string(folder.join("comm")).ok()?;
+        let times = std::fs::read_to_string(folder.join("schedstat")).ok()?;
+        let nanos = times.split_whitespace().next()?.parse().ok()?;
+        name.starts_with("rdk:")
+            .then(|| Duration::from_nanos(nanos))
+    };
+    let folders = threads.into_iter().flatten().flatten();
+    folders.filter_map(|one| of_thread(&one.path())).sum()
 }
 
 /// How figures lie.
