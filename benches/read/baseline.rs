@@ -49,7 +49,7 @@ fn read(
     servers: &str,
 ) -> Outcome<(Meter, Box<dyn Any + Send>)> {
     let mut config = ClientConfig::new();
-    for (name, value) in source::properties(servers)?.iter() {
+    for (name, value) in source::properties(arguments, servers)?.iter() {
         config.set(name, value);
     }
     let partitions = arguments.partitions();

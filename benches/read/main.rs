@@ -87,6 +87,9 @@ struct Arguments {
     /// Has each value be a document of JSON, which is decoded.
     #[arg(long)]
     json: bool,
+    /// A property of all clients, such as `fetch.max.bytes=1000000`.
+    #[arg(long, value_name = "NAME=VALUE")]
+    property: Vec<String>,
     /// How the records are compressed.
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
@@ -215,7 +218,7 @@ fn main() -> Outcome<()> {
 /// Measures every way in every round.
 fn measure_all(arguments: &Arguments) -> Outcome<()> {
     let server = Server::start(arguments)?;
-    let properties = source::properties(&server.servers[0])?;
+    let properties = source::properties(arguments, &server.servers[0])?;
     println!("client properties: {properties:?}");
     println!(
         "{} records of {} bytes{}, compressed by {}, in {} partitions of {} cluster(s), {} worker(s)",
@@ -250,6 +253,8 @@ fn told(arguments: &Arguments) -> Vec<String> {
         format!("--clusters={}", arguments.clusters),
         format!("--compression={}", arguments.compression.name()),
     ];
+    let properties = arguments.property.iter();
+    told.extend(properties.map(|property| format!("--property={property}")));
     told.extend(arguments.json.then(|| "--json".to_owned()));
     told
 }

@@ -18,18 +18,23 @@ use crate::{Arguments, Mode, NAME, Outcome, TOPIC};
 
 /// What is particular to the cluster: where it is, and that a fetch which finds nothing must not
 /// wait long, since the embedded cluster waits it out whatever arrives meanwhile.
-fn cluster(servers: &str) -> ClientProperties {
-    ClientProperties::new()
+fn cluster(arguments: &Arguments, servers: &str) -> ClientProperties {
+    let properties = ClientProperties::new()
         .with("bootstrap.servers", servers)
-        .with("fetch.wait.max.ms", "10")
+        .with("fetch.wait.max.ms", "10");
+    let said = arguments.property.iter();
+    let pairs = said.filter_map(|property| property.split_once('='));
+    pairs.fold(properties, |properties, (name, value)| {
+        properties.with(name, value)
+    })
 }
 
-fn build(servers: &[String], log: Option<&Path>) -> Outcome<KafkaSource> {
+fn build(arguments: &Arguments, servers: &[String], log: Option<&Path>) -> Outcome<KafkaSource> {
     let mut metadata = StreamsMetadata::new();
     let mut stream = KafkaStream::new();
     for (number, servers) in servers.iter().enumerate() {
         let name = format!("{NAME}-{number}");
-        metadata = metadata.with_cluster(&name, cluster(servers))?;
+        metadata = metadata.with_cluster(&name, cluster(arguments, servers))?;
         stream = stream.with_topics(&name, [TOPIC])?;
     }
     let metadata = metadata.with_stream(NAME, stream)?;
@@ -45,8 +50,9 @@ fn build(servers: &[String], log: Option<&Path>) -> Outcome<KafkaSource> {
 }
 
 /// The properties of the client with which the source reads.
-pub(crate) fn properties(servers: &str) -> Outcome<ClientProperties> {
-    Ok(build(&[servers.to_owned()], None)?.client_properties(&cluster(servers)))
+pub(crate) fn properties(arguments: &Arguments, servers: &str) -> Outcome<ClientProperties> {
+    let source = build(arguments, &[servers.to_owned()], None)?;
+    Ok(source.client_properties(&cluster(arguments, servers)))
 }
 
 /// Reads all records into an operator that counts them.
@@ -56,7 +62,7 @@ pub(crate) fn measure(arguments: &Arguments, mode: Mode) -> Outcome<Measurement>
     let log = (mode == Mode::SourceWithFile).then(|| folder.path().join("log"));
     let meter = Arc::new(Mutex::new(Meter::start(arguments.records)));
     let outcome = Arc::new(Mutex::new(None));
-    let source = build(&arguments.servers, log.as_deref())?;
+    let source = build(arguments, &arguments.servers, log.as_deref())?;
     let shared = Arc::clone(&outcome);
     let content = arguments.content();
     let guards = timely_kafka::execute(Config::process(arguments.workers), move |worker| {
