@@ -64,6 +64,8 @@ pub trait SplitFetcher<S: Split>: 'static {
 
     /// How far the end of `split`, as far as it is known, is behind `position`, in steps of it.
     ///
+    /// Asked once a second of the splits that came, moved or had a lag, and of the others in turn.
+    ///
     /// A split with a lag that is not moved by any piece for long is taken for stuck, and is
     /// unassigned and assigned again.
     fn lag(&mut self, _split: &S, _position: &S::Position) -> Option<u64> {

@@ -239,7 +239,7 @@ pub enum Report<S: Split> {
         /// What happened, in words for a person.
         message: String,
     },
-    /// How far behind splits are.
+    /// How far behind splits are, as far as it is not what was told last.
     Progress {
         /// The reader.
         reader: ReaderId,

@@ -8,6 +8,7 @@
 mod epochs;
 mod moves;
 mod plans;
+mod ticks;
 mod topics;
 
 use std::fmt::Write;
@@ -84,6 +85,7 @@ fn main() {
         println!("{}", figure.json());
         figures.push(figure);
     };
+    ticks::measure(&mut report);
     plans::measure(&mut report);
     epochs::measure(&mut report);
     moves::measure(&mut report);

@@ -112,58 +112,6 @@ impl<S: Split, B> ReaderState<S, B> {
         }
     }
 
-    /// The splits that this reader holds, with the position of the next record to emit.
-    pub fn positions(&self) -> impl Iterator<Item = (&S, SplitEpoch, &S::Position)> {
-        self.held
-            .iter()
-            .map(|(split, held)| (split, held.split_epoch, &held.next))
-    }
-
-    /// The fetcher tells how far its splits are behind their ends. It is passed on, and a split that
-    /// has a lag and did not move for long is read again.
-    pub fn handle_lags(&mut self, lags: Vec<(S, SplitEpoch, u64)>, now: Duration) {
-        if lags.is_empty() {
-            return;
-        }
-        // While ticks are given again, what is waited for is what the fetcher was given.
-        let looked_until = |split: &S| match self.is_fetched_for_replay(split) {
-            true => now,
-            false => self.emitted_until,
-        };
-        let stuck: Vec<_> = lags
-            .iter()
-            .filter(|(split, split_epoch, lag)| {
-                let held = self.held.get(split);
-                // Not by `now`: while the log holds up the reader, nothing of the split can come.
-                let still = held.is_some_and(|held| {
-                    held.split_epoch == *split_epoch
-                        && held.parked.is_none()
-                        && held.moved_at + self.options.stuck_after <= looked_until(split)
-                });
-                *lag > 0 && still
-            })
-            .cloned()
-            .collect();
-        for (split, split_epoch, lag) in stuck {
-            let message = format!(
-                "nothing came for {:?} although {lag} are there; reading it again",
-                self.options.stuck_after
-            );
-            let down = FetcherDown {
-                split,
-                split_epoch,
-                cause: DownCause::Failed(FailureKind::Transient),
-                message,
-            };
-            self.handle_down(down, now);
-        }
-        self.actions
-            .push_back(ReaderAction::Report(Report::Progress {
-                reader: self.id,
-                lags,
-            }));
-    }
-
     /// Time has passed: splits whose fetcher stopped are read again.
     pub fn handle_time(&mut self, now: Duration) {
         while let Some(entry) = self.retries.first_entry() {

@@ -6,6 +6,7 @@
 mod action;
 mod down;
 mod in_flight;
+mod lag;
 mod operator;
 mod replay;
 mod state;

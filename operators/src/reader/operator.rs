@@ -229,13 +229,11 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
             return;
         }
         self.progress_due = now + PROGRESS_EVERY;
-        let lags = self
-            .state
-            .positions()
-            .filter_map(|(split, split_epoch, next)| {
-                let lag = self.fetcher.lag(split, next)?;
-                Some((split.clone(), split_epoch, lag))
-            });
+        let due = self.state.due_for_lag().into_iter();
+        let lags = due.filter_map(|(split, split_epoch, next)| {
+            let lag = self.fetcher.lag(&split, &next)?;
+            Some((split, split_epoch, lag))
+        });
         let lags = lags.collect();
         self.state.handle_lags(lags, now);
     }

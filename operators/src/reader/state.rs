@@ -1,6 +1,6 @@
 //! What one reader may emit: a state machine without I/O.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -45,11 +45,16 @@ pub struct ReaderState<S: Split, B> {
     pub(super) emitted_until: Duration,
     /// Splits to be given to the fetcher again, by when.
     pub(super) retries: BTreeMap<(Duration, S), SplitEpoch>,
+    /// Splits that may be behind their ends: they came, moved, or were when that was last told.
+    pub(super) may_lag: BTreeSet<S>,
+    /// The last of the splits at which it was looked in turn.
+    pub(super) looked_up_to: Option<S>,
     pub(super) actions: VecDeque<ReaderAction<S>>,
     pub(super) ignored: u64,
 }
 
-/// Two readers with equal hashes act alike from here on, but for the count of what was ignored.
+/// Two readers with equal hashes act alike from here on, but for the count of what was ignored, and for
+/// which lags are due.
 impl<S: Split, B: Hash> Hash for ReaderState<S, B> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.id, &self.options, &self.metadata, &self.held).hash(hasher);
@@ -75,6 +80,8 @@ pub(super) struct Held<S: Split, B> {
     pub(super) next: S::Position,
     /// Nothing at this position or past it is emitted.
     pub(super) stop: Option<S::Position>,
+    /// How far behind its end it is, as that was last told.
+    pub(super) lag: Option<u64>,
     /// How often in a row reading it stopped without a record in between.
     pub(super) failures: u32,
     /// How often in a row what reads it crashed.
@@ -106,6 +113,8 @@ impl<S: Split, B> ReaderState<S, B> {
             open_bytes: 0,
             emitted_until: Duration::ZERO,
             retries: BTreeMap::new(),
+            may_lag: BTreeSet::new(),
+            looked_up_to: None,
             actions: VecDeque::from([ReaderAction::Report(Report::Hello {
                 reader,
                 configuration,
@@ -366,12 +375,14 @@ impl<S: Split, B> ReaderState<S, B> {
             split_epoch,
             next: start,
             stop,
+            lag: None,
             failures: 0,
             crashes: 0,
             moved_at: now,
             parked: None,
         };
         self.held.insert(split.clone(), held);
+        self.may_lag.insert(split.clone());
         self.finish(&split);
     }
 
@@ -410,6 +421,7 @@ impl<S: Split, B> ReaderState<S, B> {
         }
         if let Some(tick) = close {
             self.undurable.push_back(tick);
+            (self.may_lag).extend(self.moved.keys().map(|(split, _)| split.clone()));
             let moved = std::mem::take(&mut self.moved)
                 .into_iter()
                 .map(

@@ -1,5 +1,6 @@
 //! The readers' state, driven message by message.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
@@ -368,4 +369,60 @@ fn a_split_that_is_given_again_is_not_stuck() {
     state.handle_lags(lag(), moved + stuck_after);
 
     assert_eq!(downs(&mut state), 1);
+}
+
+/// Every second all splits were looked at and all were told, which took more of a worker than all else
+/// that an idle source does.
+#[test]
+fn splits_that_stay_at_their_ends_are_looked_at_in_turn_and_told_once() {
+    let letters = "abcdefghijklmnopqrstuvwxyz";
+    let mut state = State::new(
+        ReaderProfile::new(ReaderId(3)),
+        ReaderOptions::default(),
+        Configuration::new(),
+    );
+    metadata(&mut state, 1, letters);
+    tick(&mut state, None, 1, false);
+    for split in letters.chars().map(Letter) {
+        let assignment = Assignment {
+            split,
+            split_epoch: SplitEpoch(1),
+            metadata_epoch: MetadataEpoch(1),
+            start: 10,
+            stop: None,
+        };
+        state.handle_directive(Directive::Assign(assignment), NOW);
+    }
+    // The first splits that are looked at, and how many are told.
+    let look = |reader: &mut State, lag_of: &dyn Fn(Letter) -> u64| {
+        let due = reader.due_for_lag();
+        let lags = due
+            .iter()
+            .map(|(split, epoch, _)| (*split, *epoch, lag_of(*split)));
+        reader.handle_lags(lags.collect(), NOW);
+        let told = actions(reader).into_iter().map(|action| match action {
+            ReaderAction::Report(Report::Progress { lags: told, .. }) => told.len(),
+            _ => 0,
+        });
+        let told: usize = told.sum();
+        let due: BTreeSet<Letter> = due.into_iter().map(|(split, ..)| split).collect();
+        (due, told)
+    };
+
+    // All came; from then on, what lags and moves, and all others within ten turns.
+    assert_eq!(look(&mut state, &|_| 0), (Letters::of(letters).0, 26));
+    let mut seen = BTreeSet::new();
+    for _ in 0..10 {
+        let (due, told) = look(&mut state, &|_| 0);
+        assert!(due.len() <= 3 && told == 0, "{due:?}, {told} told");
+        seen.extend(due);
+    }
+    assert_eq!(seen, Letters::of(letters).0);
+    assert_eq!(state.handle_piece(&piece(1, 10, 12), NOW), Verdict::Emit);
+    tick(&mut state, Some(1), 2, false);
+    for lag in [5, 4, 0] {
+        let (due, told) = look(&mut state, &|split| if split == A { lag } else { 0 });
+        assert!(due.contains(&A) && due.len() <= 4, "{due:?}");
+        assert_eq!(told, 1);
+    }
 }
