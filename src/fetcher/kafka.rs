@@ -142,15 +142,12 @@ impl KafkaFetcher {
         }
     }
 
-    /// Takes what is on the queue of the cluster at `turn` into the backlog; says whether there may be more.
+    /// Takes what is on the queue of one cluster into the backlog; says whether there may be more.
     ///
     /// All of it: librdkafka takes a queue for empty while it is being consumed, and fetches more. A queue
     /// that is consumed in part, time and again, grows by a fetch each time.
-    fn drain(&mut self, turn: usize) -> Flow {
+    fn drain(&mut self, connection: &mut Connection) -> Flow {
         let worker = self.link.worker;
-        let Some(connection) = self.clusters.values_mut().nth(turn) else {
-            return Flow::Continue;
-        };
         let Some(queue) = &connection.queue else {
             return Flow::Continue;
         };
@@ -179,6 +176,45 @@ impl KafkaFetcher {
         }
         self.backlog.extend(fetched);
         flow
+    }
+
+    /// Hands over what is in the backlog and then what is on the queues, each in its turn, until that is
+    /// `bytes_max`.
+    fn poll_all(
+        &mut self,
+        clusters: &mut BTreeMap<ClusterId, Connection>,
+        bytes_max: usize,
+        fetched: &mut Vec<KafkaFetched>,
+    ) -> Polled {
+        let mut bytes = 0;
+        let mut has_room = |backlog: &mut Backlog| {
+            while let Some(moved) = backlog.hand_over(fetched) {
+                bytes += moved;
+                if bytes >= bytes_max {
+                    return false;
+                }
+            }
+            true
+        };
+        if !has_room(&mut self.backlog) {
+            return Polled::More;
+        }
+        let mut polled = Polled::Drained;
+        let first = self.turn % clusters.len().max(1);
+        // From the one whose turn it is to the last, and then those before it.
+        for (skipped, taken) in [(first, usize::MAX), (0, first)] {
+            let turns = clusters.values_mut().enumerate().skip(skipped).take(taken);
+            for (turn, connection) in turns {
+                self.turn = turn + 1;
+                if self.drain(connection) == Flow::Stop {
+                    polled = Polled::More;
+                }
+                if !has_room(&mut self.backlog) {
+                    return Polled::More;
+                }
+            }
+        }
+        polled
     }
 }
 
@@ -332,26 +368,10 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
         self.take_notices();
         self.tell_transactions();
         // 2. The clusters in turn, so that none waits behind a busier one for ever.
-        let mut bytes = 0;
-        let mut polled = Polled::Drained;
-        let mut left = self.clusters.len();
-        loop {
-            while let Some(moved) = self.backlog.hand_over(fetched) {
-                bytes += moved;
-                if bytes >= bytes_max {
-                    return Polled::More;
-                }
-            }
-            if left == 0 {
-                return polled;
-            }
-            left -= 1;
-            let turn = self.turn % self.clusters.len();
-            self.turn = turn + 1;
-            if self.drain(turn) == Flow::Stop {
-                polled = Polled::More;
-            }
-        }
+        let mut clusters = std::mem::take(&mut self.clusters);
+        let polled = self.poll_all(&mut clusters, bytes_max, fetched);
+        self.clusters = clusters;
+        polled
     }
 
     fn cut(&mut self, batch: RecordBatch, at: &[KafkaPosition]) -> Vec<Option<RecordBatch>> {

@@ -21,8 +21,11 @@ use super::open::{Assigned, Open, OpenError};
 use crate::metadata::secret::{ResolvedProperties, resolve};
 use crate::model::{ClientProperties, ClusterId, KafkaSplit};
 
-/// How often the client is listened to while nobody asks anything of it.
+/// How often the client is listened to while it fails and nobody asks anything of it.
 const LISTEN_EVERY: Duration = Duration::from_millis(100);
+
+/// The same while all is well: a process may have hundreds of clients.
+const LISTEN_WELL_EVERY: Duration = Duration::from_millis(500);
 
 /// The most commands that are carried out before the client is listened to again.
 const COMMANDS_MAX: usize = 16 * 1024;
@@ -118,7 +121,11 @@ impl ClientThread {
             self.obey();
             self.listen();
             self.renew();
-            match self.commands.recv_timeout(LISTEN_EVERY) {
+            let every = match self.fails() {
+                true => LISTEN_EVERY,
+                false => LISTEN_WELL_EVERY,
+            };
+            match self.commands.recv_timeout(every) {
                 Ok(first) => self.asked.push_back(first),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -147,11 +154,15 @@ impl ClientThread {
         self.say(HealthStatus::Failing(FailureKind::Transient), why);
     }
 
+    /// Whether there is no client, or it complains.
+    fn fails(&self) -> bool {
+        self.open.is_none() || self.complaints.is_failing()
+    }
+
     /// Begins another life if the client fails and what its properties refer to is not what it was:
     /// that may be why.
     fn renew(&mut self) {
-        let fails = self.open.is_none() || self.complaints.is_failing();
-        if !self.attempts.looks(fails, Instant::now()) {
+        if !self.attempts.looks(self.fails(), Instant::now()) {
             return;
         }
         // While something is not there, the client is left with what was.
