@@ -6,6 +6,7 @@ mod look_up;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -86,6 +87,9 @@ pub(in crate::discovery) struct Asker {
     client: Option<Client>,
     /// When the topics are to be described; `None` while there is no target.
     round_due: Option<Instant>,
+    /// How much sooner than after the interval the second round is, so that clusters that were asked
+    /// first at the same time are asked later by and by.
+    head_start: Duration,
     backoff: Backoff,
     findings: Findings,
     standing: Standing,
@@ -120,8 +124,14 @@ impl Asker {
     fn new(cluster: ClusterId, inbox: Arc<Inbox>, common: Common, options: AskOptions) -> Self {
         let commits = options.committing.clone();
         let commits = commits.map(|committing| Commits::new(&cluster, committing));
+        let mut hasher = DefaultHasher::new();
+        cluster.hash(&mut hasher);
+        // At most half of it.
+        let [part, ..] = hasher.finish().to_le_bytes();
+        let head_start = options.interval * u32::from(part) / 512;
         Self {
             commits,
+            head_start,
             cluster,
             inbox,
             claims: common.claims,
@@ -302,7 +312,7 @@ impl Asker {
         let done = self.describe(&target)?;
         let wait = if done {
             self.backoff = Backoff::new();
-            self.options.interval
+            self.options.interval - std::mem::take(&mut self.head_start)
         } else {
             self.backoff.failed(self.options.interval)
         };
