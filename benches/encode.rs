@@ -53,9 +53,9 @@ impl Taken {
         let encoded = black_box(encode());
         self.encoding.push(nanos_a_record(start));
         self.bytes = encoded.len() * size_of::<T>();
-        let start = Instant::now();
+        let start_again = Instant::now();
         let sum = decode(encoded);
-        self.decoding.push(nanos_a_record(start));
+        self.decoding.push(nanos_a_record(start_again));
         assert_eq!(sum, RECORDS * 107, "every record was looked at");
     }
 
@@ -117,6 +117,7 @@ fn rows() -> Vec<Row> {
     (0..RECORDS).map(row).collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "four ways, one after the other")]
 fn main() -> Result<(), Box<dyn Error>> {
     let (batch, rows) = (batch()?, rows());
     let mut columns = Columns::default();
@@ -149,8 +150,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         bincoded.round(
             || bincode::serialize(&rows).unwrap_or_default(),
             |bytes| {
-                let rows: Vec<Row> = bincode::deserialize(&bytes).unwrap_or_default();
-                look_at_rows(&rows)
+                let decoded: Vec<Row> = bincode::deserialize(&bytes).unwrap_or_default();
+                look_at_rows(&decoded)
             },
         );
         columned.round(
@@ -161,8 +162,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 words
             },
             |words| {
-                let rows = BorrowedOf::<'_, Row>::from_bytes(&mut indexed::decode(&words));
-                let values = (0..rows.len()).map(|at| rows.get(at).3);
+                let decoded = BorrowedOf::<'_, Row>::from_bytes(&mut indexed::decode(&words));
+                let values = (0..decoded.len()).map(|at| decoded.get(at).3);
                 values
                     .map(|value| value.map_or(0, |value| look(value.as_slice())))
                     .sum()
@@ -179,8 +180,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             },
             |mut bytes| {
                 // SAFETY: none is to be had: see above. The bytes are those that were written by this process.
-                let rows = unsafe { abomonation::decode::<Vec<Row>>(&mut bytes) };
-                rows.map_or(0, |(rows, _)| look_at_rows(rows))
+                let decoded = unsafe { abomonation::decode::<Vec<Row>>(&mut bytes) };
+                decoded.map_or(0, |(decoded, _)| look_at_rows(decoded))
             },
         );
     }

@@ -348,6 +348,7 @@ fn unsafe_without_argument(file: &File<'_>) -> Vec<usize> {
     };
     let place = file.is_in(&[
         "src/fetcher/ffi",
+        "benches/encode.rs",
         "benches/read/native.rs",
         "benches/support/meter.rs",
     ]);

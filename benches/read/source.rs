@@ -32,9 +32,9 @@ fn cluster(arguments: &Arguments, servers: &str) -> ClientProperties {
 fn build(arguments: &Arguments, servers: &[String], log: Option<&Path>) -> Outcome<KafkaSource> {
     let mut metadata = StreamsMetadata::new();
     let mut stream = KafkaStream::new();
-    for (number, servers) in servers.iter().enumerate() {
+    for (number, of_cluster) in servers.iter().enumerate() {
         let name = format!("{NAME}-{number}");
-        metadata = metadata.with_cluster(&name, cluster(arguments, servers))?;
+        metadata = metadata.with_cluster(&name, cluster(arguments, of_cluster))?;
         stream = stream.with_topics(&name, [TOPIC])?;
     }
     let metadata = metadata.with_stream(NAME, stream)?;

@@ -36,9 +36,9 @@ pub(crate) struct Meter {
     cpu_before: Duration,
     system_before: Duration,
     client_before: Duration,
-    first: Option<Instant>,
-    records: u64,
-    bytes: u64,
+    pub(crate) first: Option<Instant>,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Meter {
@@ -63,13 +63,6 @@ impl Meter {
         }
         self.records += records;
         self.bytes += bytes as u64;
-    }
-
-    /// Adds what was counted on another thread.
-    pub(crate) fn join(&mut self, other: &Self) {
-        self.first = [self.first, other.first].into_iter().flatten().min();
-        self.records += other.records;
-        self.bytes += other.bytes;
     }
 
     /// Whether all were counted.

@@ -156,20 +156,20 @@ impl<'a> WireBatch<'a> {
     fn small_record(&self, at: usize, offset_min: u64) -> Option<(Entry, usize)> {
         let mut numbers = SmallNumbers::at(self.wire, at)?;
         let length = Part::of_number(numbers.take()?)?;
-        let end = at + numbers.taken + length.length as usize;
+        let end = at + (numbers.taken + length.length) as usize;
         // Attributes, none of which is in use.
         numbers.skip();
         let time = varint::signed(numbers.take()?);
         let offset = varint::signed(numbers.take()?);
         let key = Part::of_number(numbers.take()?)?;
-        let start = at + numbers.taken_of_them()?;
+        let start = at + numbers.taken_of_them()? as usize;
 
         let key_end = start + key.length as usize;
-        let mut numbers = SmallNumbers::at(self.wire, key_end)?;
-        let value = Part::of_number(numbers.take()?)?;
-        let value_gap = numbers.taken_of_them()?;
+        let mut behind_key = SmallNumbers::at(self.wire, key_end)?;
+        let value = Part::of_number(behind_key.take()?)?;
+        let value_gap = behind_key.taken_of_them()?;
 
-        let headers = key_end + value_gap + value.length as usize;
+        let headers = key_end + (value_gap + value.length) as usize;
         let has_headers = *self.wire.get(headers)? != 0;
         let offset = self.offset(offset)?;
         // Null is no length of a record, and would be the same as zero, which none has.
@@ -177,7 +177,7 @@ impl<'a> WireBatch<'a> {
             return None;
         }
         let entry = Entry::new(offset, self.time(time), start, key, value);
-        Some((entry.with_gaps(value_gap as u32, 1, 0), end))
+        Some((entry.with_gaps(value_gap, 1, 0), end))
     }
 
     /// The entry of the record that begins at `at`, whatever it is like, and where it ends.
@@ -230,7 +230,7 @@ impl<'a> WireBatch<'a> {
 struct SmallNumbers {
     rest: u64,
     /// How many bytes were taken, of those too that are not there and are taken for zeros.
-    taken: usize,
+    taken: u32,
 }
 
 impl SmallNumbers {
@@ -269,8 +269,8 @@ impl SmallNumbers {
 
     /// How many bytes were taken; `None` if not all of them are there.
     #[inline]
-    fn taken_of_them(&self) -> Option<usize> {
-        Some(self.taken).filter(|taken| *taken <= size_of::<u64>())
+    fn taken_of_them(&self) -> Option<u32> {
+        Some(self.taken).filter(|taken| *taken <= u64::BITS / 8)
     }
 }
 
