@@ -9,6 +9,7 @@
 //! 7. [What people see in Kafka's tools](_7_kafkas_tools)
 //! 8. [When clusters and topics come and go](_8_coming_and_going)
 //! 9. [When data is gone](_9_losses)
+//! 10. [Performance](_10_performance)
 
 #[doc = include_str!("getting_started.md")]
 pub mod _1_getting_started {}
@@ -35,3 +36,6 @@ pub mod _7_kafkas_tools {}
 pub mod _8_coming_and_going {}
 #[doc = include_str!("losses.md")]
 pub mod _9_losses {}
+
+#[doc = include_str!("performance.md")]
+pub mod _10_performance {}

@@ -46,7 +46,7 @@ impl<S: Split, B> ReaderState<S, B> {
         match kind {
             FailureKind::Transient => {
                 // It is not stuck while it waits, and may be again after that.
-                held.moved_at = now + delay;
+                held.moved_at = self.full.reading_time(now) + delay;
                 self.retries
                     .insert((now + delay, down.split.clone()), down.split_epoch);
             }
@@ -127,7 +127,7 @@ impl<S: Split, B> ReaderState<S, B> {
         }
         // While ticks are given again, what is waited for is what the fetcher was given.
         let looked_until = |split: &S| match self.is_fetched_for_replay(split) {
-            true => now,
+            true => self.full.reading_time(now),
             false => self.emitted_until,
         };
         let stuck: Vec<_> = lags
@@ -175,7 +175,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 continue;
             };
             if held.split_epoch == split_epoch && held.parked.is_none() {
-                held.moved_at = now;
+                held.moved_at = self.full.reading_time(now);
                 self.actions
                     .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));
             }

@@ -5,9 +5,11 @@
 
 mod action;
 mod down;
+mod full;
 mod in_flight;
 mod operator;
 mod replay;
+mod room;
 mod state;
 mod stop;
 #[cfg(test)]
