@@ -25,6 +25,7 @@ pub mod embedded;
 mod execute;
 mod fetcher;
 pub mod manual;
+mod memory;
 pub mod metadata;
 pub mod model;
 pub mod records;
@@ -54,6 +55,7 @@ pub use crate::discovery::CommitOffsets;
 pub use crate::execute::{
     PEER_LOST_STATUS, RUN_VARIABLE, SOURCE_FAILED_STATUS, execute, execute_from_args,
 };
+pub use crate::memory::MemoryBudget;
 pub use crate::metadata::{FileMetadataService, FixedMetadataService, Subscription};
 pub use crate::model::{KafkaPosition, KafkaSplit, LossRules, StartAt, StartRules, StopAt};
 pub use crate::records::{BatchStream, Record, RecordBatch, RecordRef};

@@ -12,12 +12,12 @@ use timely_kafka::metadata::FixedMetadataService;
 use timely_kafka::model::{KafkaStream, StreamsMetadata};
 use timely_kafka::timely::Config;
 use timely_kafka::timely::container::CapacityContainerBuilder;
-use timely_kafka::timely::dataflow::ProbeHandle;
 use timely_kafka::timely::dataflow::channels::pact::Pipeline;
-use timely_kafka::timely::dataflow::operators::{Capability, Operator, Probe};
+use timely_kafka::timely::dataflow::operators::{Capability, Inspect, Operator, Probe};
+use timely_kafka::timely::dataflow::{ProbeHandle, Stream};
 use timely_kafka::timely::scheduling::Activator;
 use timely_kafka::timely::worker::Worker;
-use timely_kafka::{KafkaSource, ReadOptions, RecordBatch, Subscription, TimeMap};
+use timely_kafka::{HealthStatus, KafkaSource, ReadOptions, RecordBatch, Subscription, TimeMap};
 
 const PARTITIONS: i32 = 4;
 /// The records of a partition, each of about a kibibyte: 16 MiB in all.
@@ -225,4 +225,129 @@ fn without_a_probe_reading_stops_while_the_user_keeps_batches() {
 #[test]
 fn with_a_probe_reading_stops_while_the_user_holds_the_frontier() {
     assert_stopped_and_exact(Keeps::Time);
+}
+
+/// The time for which a window is open: 60 ticks.
+const WINDOW: u64 = 600;
+
+/// Gives the number of records in each window, at the time at which it began.
+fn windows(batches: Stream<'_, u64, RecordBatch>) -> Stream<'_, u64, Vec<usize>> {
+    batches.unary_frontier::<CapacityContainerBuilder<Vec<usize>>, _, _, _>(
+        Pipeline,
+        "Windows",
+        |_, _| {
+            let (mut opened, mut kept) = (None::<Capability<u64>>, Vec::new());
+            move |(input, frontier), output| {
+                input.for_each(|time, batch| {
+                    opened = opened.take().or_else(|| time.retain_least(0));
+                    kept.push(batch.clone());
+                });
+                let over =
+                    |opened: &mut Capability<u64>| !frontier.less_than(&(*opened.time() + WINDOW));
+                if let Some(time) = opened.take_if(over) {
+                    let records = kept
+                        .drain(..)
+                        .map(|batch: RecordBatch| batch.iter().count());
+                    output.session(&time).give(records.sum::<usize>());
+                }
+            }
+        },
+    )
+}
+
+/// A window keeps the time at which it began until 60 later ticks have passed. If ticks were held back while
+/// there is no room, it would wait for ever; if they were counted, it would have those few that may be open.
+///
+/// There is four times as much as may be in flight, so that windows are cut short by that more than once.
+fn assert_windows_get_all(probed: bool) {
+    let (_cluster, source) = source();
+    timely_kafka::execute(Config::thread(), move |worker| {
+        let (after, control) = (ProbeHandle::new(), source.control());
+        let counts: Rc<RefCell<Vec<usize>>> = Rc::default();
+        let counted = Rc::clone(&counts);
+        worker.dataflow(|scope| {
+            let mut options = ReadOptions::new(TimeMap::identity());
+            if probed {
+                options = options.with_probe(&after);
+            }
+            windows(source.read_with(scope, options).batches)
+                .inspect(move |records| counted.borrow_mut().push(*records))
+                .probe_with(&after);
+        });
+
+        let partitions = usize::try_from(PARTITIONS).unwrap();
+        let all = partitions * usize::try_from(RECORDS).unwrap();
+        step_until(worker, || counts.borrow().iter().sum::<usize>() >= all);
+        control.stop();
+        step_until(worker, || after.done());
+
+        let counts = counts.borrow();
+        assert_eq!(counts.iter().sum::<usize>(), all);
+        let most = (IN_FLIGHT + BEYOND) / 1_000;
+        assert!(counts.iter().all(|records| *records < most), "{counts:?}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn with_a_probe_a_window_of_60_ticks_neither_deadlocks_nor_starves() {
+    assert_windows_get_all(true);
+}
+
+#[test]
+fn without_a_probe_a_window_of_60_ticks_neither_deadlocks_nor_starves() {
+    assert_windows_get_all(false);
+}
+
+/// Who waited for the source, whose user holds a time for ever, did not find out why nothing came.
+#[test]
+fn a_person_is_told_that_nothing_is_read_for_want_of_room_and_when_it_is_again() {
+    let (_cluster, source) = source();
+    timely_kafka::execute(Config::thread(), move |worker| {
+        let (after, control) = (ProbeHandle::new(), source.control());
+        let stash: Rc<RefCell<Stash>> = Rc::default();
+        let told: Rc<RefCell<Vec<(HealthStatus, String)>>> = Rc::default();
+        let (kept, heard) = (Rc::clone(&stash), Rc::clone(&told));
+        worker.dataflow(|scope| {
+            let options = ReadOptions::new(TimeMap::identity()).with_probe(&after);
+            let read = source.read_with(scope, options);
+            read.batches
+                .unary::<CapacityContainerBuilder<Vec<()>>, _, _, _>(
+                    Pipeline,
+                    "Stash",
+                    |_, operator| {
+                        kept.borrow_mut().operator = Some(scope.activator_for(operator.address));
+                        move |input, _| {
+                            input.for_each(|time, batch| {
+                                (kept.borrow_mut()).take(time.retain_least(0), batch, Keeps::Time);
+                            });
+                        }
+                    },
+                )
+                .probe_with(&after);
+            read.health.inspect(move |line| {
+                if line.subject.starts_with("worker ") {
+                    let said = (line.status, line.message.clone());
+                    heard.borrow_mut().push(said);
+                }
+            });
+        });
+
+        step_until(worker, || !told.borrow().is_empty());
+        stash.borrow_mut().release();
+        step_until(worker, || told.borrow().len() > 1);
+        control.stop();
+        step_until(worker, || after.done());
+
+        let told = told.borrow();
+        let [(waiting, why), (well, _)] = &told[..] else {
+            panic!("two lines: {told:?}");
+        };
+        assert_eq!(
+            (*waiting, *well),
+            (HealthStatus::Waiting, HealthStatus::Well)
+        );
+        assert!(why.contains("that the probe has not passed"), "{why}");
+    })
+    .unwrap();
 }

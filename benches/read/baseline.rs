@@ -28,7 +28,7 @@ pub(crate) fn measure(arguments: &Arguments, mode: Mode) -> Outcome<Measurement>
         let threads: Vec<_> = clusters.map(read).collect();
         threads
             .into_iter()
-            .map(|one| one.join())
+            .map(ScopedJoinHandle::join)
             .collect::<Vec<_>>()
     });
     let mut clients = Vec::new();

@@ -49,6 +49,7 @@
 //! - [`protocol`]: what the enumerator and the readers say to each other.
 //! - [`fetcher`]: brings what was read, and wakes the operator by a [`wake::Waker`].
 //! - [`reader`]: decides what of it is emitted. A state machine without I/O, and its operator.
+//! - [`budget`]: how much of what was read may be in flight, over all sources of a process.
 //! - [`source`]: puts the operators together; [`control`] is what the user can ask them for, and
 //!   [`explain`] what they answer.
 //! - `conformance`, with the feature of that name: tests what a source supplies.
@@ -66,6 +67,7 @@ extern crate self as timely_splits; // what unit and integration tests share nam
 
 pub mod assignor;
 pub mod binding;
+pub mod budget;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -254,6 +254,13 @@ pub enum Report<S: Split> {
         /// The split, which another reader has.
         split: S,
     },
+    /// The reader has emitted as much at the open tick as it may.
+    Full {
+        /// The reader.
+        reader: ReaderId,
+        /// The tick.
+        tick: Tick,
+    },
     /// Somebody near this reader asked for something.
     Command(Command<S>),
 }

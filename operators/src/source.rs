@@ -7,6 +7,7 @@ use timely::dataflow::operators::{Concat, ConnectLoop, Feedback};
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
 
 use crate::binding::{Binding, SplitError};
+use crate::budget::{ByteBudget, SourceBudget};
 use crate::control::SourceControl;
 use crate::coordinator::CoordinatorOptions;
 use crate::enumerator::{Enumeration, enumerator};
@@ -30,10 +31,12 @@ pub struct SourceOptions<T: SourceTime, S: Split> {
     pub tick_interval: Duration,
     /// How many closed ticks may wait for the log before reading stops.
     pub ticks_waiting_max: usize,
-    /// How many bytes one worker emits at one tick, at most and about.
+    /// How many bytes one worker emits at one tick, at most and about. A tick that is full on one worker
+    /// is closed before its time.
     pub open_tick_bytes_max: usize,
-    /// How many bytes of one worker may be emitted and not passed by `probe`, at most and about.
-    pub in_flight_bytes_max: usize,
+    /// What the source may have of the bytes that are emitted and not passed by `probe`. All workers of a
+    /// process have clones of one.
+    pub budget: SourceBudget,
     /// How many bytes one worker emits in one activation, at most and about.
     pub activation_bytes_max: usize,
     /// A probe after the user's last operator. Without one a batch counts until it is dropped.
@@ -55,8 +58,8 @@ pub struct SourceOptions<T: SourceTime, S: Split> {
 }
 
 impl<T: SourceTime, S: Split> SourceOptions<T, S> {
-    /// Options with their defaults: ticks of 100 ms of which four may wait for the log, and 64 MiB a
-    /// worker for the open tick and for what is in flight.
+    /// Options with their defaults: ticks of 100 ms of which four may wait for the log, 64 MiB a worker
+    /// for the open tick, and a budget of as much that is shared with nobody.
     #[must_use]
     pub fn new(name: &str, time: TimeMap<T>) -> Self {
         Self {
@@ -65,7 +68,7 @@ impl<T: SourceTime, S: Split> SourceOptions<T, S> {
             tick_interval: Duration::from_millis(100),
             ticks_waiting_max: 4,
             open_tick_bytes_max: 64 << 20,
-            in_flight_bytes_max: 64 << 20,
+            budget: ByteBudget::new(64 << 20).source(),
             activation_bytes_max: 1 << 20,
             probe: None,
             capacity: NonZeroU32::MIN,

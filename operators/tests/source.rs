@@ -14,6 +14,7 @@ use timely::dataflow::ProbeHandle;
 use timely::dataflow::operators::capture::Extract;
 use timely::dataflow::operators::{Capture, Inspect, Probe};
 use timely_splits::binding::Binding;
+use timely_splits::budget::ByteBudget;
 use timely_splits::control::SourceControl;
 use timely_splits::epoch::{Incarnation, LogSequence};
 use timely_splits::health::FailureKind;
@@ -373,7 +374,7 @@ fn back_pressure_stops_reading_and_not_the_ticks() {
         options: |options| {
             // A probe that nobody ever advances: as if the user dealt with nothing.
             options.probe = Some(ProbeHandle::new());
-            options.in_flight_bytes_max = 30;
+            options.budget = ByteBudget::new(30).source();
         },
         script: Arc::new(move |read, _| {
             assert!(read.len() <= 1_000);

@@ -14,6 +14,7 @@ use super::ffi::CLOSE_WAIT_MAX;
 use super::kafka::KafkaFetcher;
 use super::settings::Settings;
 use super::wake::{Waker, WorkerWake};
+use crate::memory::ClientCount;
 use crate::model::{ClientProperties, ClusterId, StreamsMetadata};
 
 /// One client a cluster, shared by the workers of a process that read one source.
@@ -29,10 +30,12 @@ pub(crate) struct ClientPool {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     epoch: MetadataEpoch,
     clients: BTreeMap<ClusterId, (ClientProperties, Arc<DataClient>)>,
+    /// How many they are, for the shares of those to come.
+    count: ClientCount,
     /// The ends of the clients that were started and are not known to be over.
     ends: Vec<Ended>,
     started: u64,
@@ -45,10 +48,17 @@ impl ClientPool {
     ///
     /// If the process has no file descriptor or thread left.
     pub(crate) fn new(settings: Settings) -> io::Result<Arc<Self>> {
+        let state = State {
+            epoch: MetadataEpoch::default(),
+            clients: BTreeMap::new(),
+            count: settings.memory.clients(),
+            ends: Vec::new(),
+            started: 0,
+        };
         Ok(Arc::new(Self {
             settings,
             waker: Waker::start()?,
-            state: Mutex::default(),
+            state: Mutex::new(state),
         }))
     }
 
@@ -96,10 +106,11 @@ impl ClientPool {
         let topics = metadata.topics();
         // A client that stays keeps its share: the limit has no setter, and another client would lose
         // what this one has fetched.
-        let clients = topics
+        let own = topics
             .keys()
             .filter(|cluster| metadata.clusters.contains_key(**cluster))
             .count();
+        let clients = state.count.set(own);
         let mut before = std::mem::take(&mut state.clients);
         for (cluster, reached) in &metadata.clusters {
             if !topics.contains_key(cluster) {
@@ -142,6 +153,7 @@ impl ClientPool {
         let ends = {
             let mut state = self.state();
             state.clients.clear();
+            state.count.set(0);
             std::mem::take(&mut state.ends)
         };
         ends.iter()

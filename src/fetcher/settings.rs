@@ -3,6 +3,7 @@
 //! One rule holds for every client: what the source says overrides the defaults, what the cluster
 //! says overrides both, and what correctness hangs on overrides all.
 
+use crate::memory::{ClientShare, MemoryBudget};
 use crate::model::ClientProperties;
 
 /// How long an empty fetch waits at the broker, in milliseconds: how long a partition that is added
@@ -52,23 +53,20 @@ pub(crate) struct Settings {
     pub(crate) source: String,
     /// The source's own properties, below those of a cluster.
     pub(crate) properties: ClientProperties,
-    /// How many bytes all clients together may have fetched that nobody took yet, as they are on the
-    /// wire. Each has its share, and at least 1 MiB.
-    pub(crate) queued_bytes_max: usize,
+    /// What says how much a client may fetch.
+    pub(crate) memory: MemoryBudget,
 }
-
-/// The least share of a client: below it a batch of Kafka's default size is fetched in several turns.
-const QUEUED_BYTES_MIN: usize = 1 << 20;
-
-/// The greatest share of a client: what is on a queue is taken off it in one go, on a timely thread.
-const QUEUED_BYTES_MAX: usize = 4 << 20;
 
 /// The bytes of a share for which one message may be queued. librdkafka takes some 450 bytes for a message
 /// besides its content, and counts none of them.
 const SHARE_A_MESSAGE: usize = 128;
 
-/// What a fetch may bring, unless one batch of Kafka's is more.
-const FETCH_BYTES_MAX: usize = 2 << 20;
+/// The property that says how much a fetch may bring, and one that librdkafka does not let be more.
+const FETCH_MAX: &str = "fetch.max.bytes";
+const MESSAGE_MAX: &str = "message.max.bytes";
+
+/// What the latter is by default.
+const MESSAGE_BYTES: u64 = 1_000_000;
 
 impl Settings {
     /// The properties of a client that reads, one of `clients`, and the names of those that `cluster`
@@ -78,23 +76,38 @@ impl Settings {
         cluster: &ClientProperties,
         clients: usize,
     ) -> (ClientProperties, Vec<String>) {
-        let share =
-            (self.queued_bytes_max / clients.max(1)).clamp(QUEUED_BYTES_MIN, QUEUED_BYTES_MAX);
+        let ClientShare {
+            queued_bytes,
+            fetch_bytes,
+        } = self.memory.of_client(clients);
         let mut defaults = self.common();
         for (name, value) in DATA {
             defaults.set(name, value);
         }
         // Manual assignment needs a group id too; nobody joins the group.
         defaults.set("group.id", &format!("timely-kafka-{}", self.source));
-        defaults.set("queued.max.messages.kbytes", &(share >> 10).to_string());
-        let messages = share / SHARE_A_MESSAGE;
+        let kbytes = queued_bytes >> 10;
+        defaults.set("queued.max.messages.kbytes", &kbytes.to_string());
+        let messages = queued_bytes / SHARE_A_MESSAGE;
         defaults.set("queued.min.messages", &messages.to_string());
         // Whether there is room is looked at before a fetch, so that each broker can bring one more than
         // there is.
-        defaults.set("fetch.max.bytes", &FETCH_BYTES_MAX.to_string());
+        defaults.set(FETCH_MAX, &fetch_bytes.to_string());
+        // Partitions have the first turn in turn. One that has much leaves the rest of a fetch to those
+        // behind it.
+        defaults.set("fetch.message.max.bytes", &(fetch_bytes / 2).to_string());
         let mut all = defaults
             .overridden_by(&self.properties)
             .overridden_by(cluster);
+        // It says how large a message may be that is written, which nothing is, and librdkafka refuses one
+        // that is larger than a fetch.
+        if let Some(fetch) = all.value(FETCH_MAX).map(str::to_owned) {
+            let number = |text: &str| text.trim().parse::<u64>().ok();
+            let message = all.value(MESSAGE_MAX).map_or(Some(MESSAGE_BYTES), number);
+            if number(&fetch).is_some_and(|fetch| message.is_some_and(|message| fetch < message)) {
+                all.set(MESSAGE_MAX, &fetch);
+            }
+        }
         let mut refused = Vec::new();
         for (name, value) in DATA_FIXED {
             if all.value(name).is_some_and(|asked| asked != *value) {
@@ -143,7 +156,7 @@ mod tests {
             properties: ClientProperties::new()
                 .with("client.id", "of-the-source")
                 .with("fetch.wait.max.ms", "20"),
-            queued_bytes_max: 16 << 20,
+            memory: MemoryBudget::new(256 << 20),
         }
     }
 
@@ -160,16 +173,28 @@ mod tests {
         assert_eq!(refused, Vec::<String>::new());
     }
 
-    /// Every client had what was meant for all.
+    /// librdkafka refuses a client whose messages may be larger than a fetch.
     #[test]
-    fn clients_share_what_may_be_fetched_and_each_has_a_mebibyte() {
-        let kbytes = |clients| {
-            let (data, _) = settings().data(&ClientProperties::new(), clients);
-            data.value("queued.max.messages.kbytes").map(str::to_owned)
+    fn a_fetch_is_as_large_as_its_client_may_have_and_messages_are_no_larger() {
+        let sizes = |cluster: &ClientProperties, clients| {
+            let (data, _) = settings().data(cluster, clients);
+            let names = [FETCH_MAX, MESSAGE_MAX, "fetch.message.max.bytes"];
+            names.map(|name| data.value(name).map(str::to_owned))
         };
+        let some = |bytes: u32| Some(bytes.to_string());
 
-        assert_eq!(kbytes(4).as_deref(), Some("4096"));
-        assert_eq!(kbytes(50).as_deref(), Some("1024"));
+        let own = ClientProperties::new();
+        assert_eq!(
+            sizes(&own, 1),
+            [some(1 << 19), some(1 << 19), some(1 << 18)]
+        );
+        let quarter = [some(1 << 17), some(1 << 17), some(1 << 16)];
+        assert_eq!(sizes(&own, 4), quarter);
+        let large = own.with(MESSAGE_MAX, "5000000");
+        assert_eq!(sizes(&large, 4), quarter);
+        let asked = large.with(FETCH_MAX, "9000000");
+        let asked_for = [some(9_000_000), some(5_000_000), some(1 << 16)];
+        assert_eq!(sizes(&asked, 4), asked_for);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use timely_splits::resume::Resume;
 use super::settings::Settings;
 use super::{EnumerationParts, KafkaSource, OnFailure};
 use crate::discovery::CommitOffsets;
+use crate::memory::MemoryBudget;
 use crate::metadata::{
     MetadataOptions, MetadataService, PropertyMistake, Subscription, SubscriptionError,
 };
@@ -293,15 +294,14 @@ impl KafkaSourceBuilder {
         self
     }
 
-    /// How many bytes a process may use for records, about; 256 MiB by default.
+    /// The memory that the source may use for records, about: by default what it shares with the other
+    /// sources of the process, [`MemoryBudget::process`], which is 256 MiB.
     ///
-    /// Half of it is for what the workers emitted and the user has not dealt with, a sixteenth for
-    /// what the clients of all clusters have fetched. Each client has an equal share of that, by the
-    /// clusters that there are when it is made, of 1 MiB at least and 4 MiB at most; it counts bytes as
-    /// they are fetched, compressed or not.
+    /// A number of bytes is a budget of its own, and a [`MemoryBudget`] one that it shares with those that
+    /// are given clones of it.
     #[must_use]
-    pub fn memory(mut self, bytes: usize) -> Self {
-        self.settings.memory = bytes;
+    pub fn memory(mut self, budget: impl Into<MemoryBudget>) -> Self {
+        self.settings.memory = budget.into();
         self
     }
 
@@ -332,7 +332,7 @@ impl KafkaSourceBuilder {
                 self.settings.discovery_interval.is_zero(),
                 "discovery_interval",
             ),
-            (self.settings.memory == 0, "memory"),
+            (self.settings.memory.bytes() == 0, "memory"),
             (self.settings.identify_within.is_zero(), "identify_within"),
             (
                 (self.settings.commit_offsets.as_ref())

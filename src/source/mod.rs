@@ -14,6 +14,7 @@ use crossbeam_channel::{Receiver, bounded};
 use timely::dataflow::{ProbeHandle, Scope, Stream, StreamVec};
 use timely_splits::assignor::Assignor;
 use timely_splits::binding::{Binding, SplitError};
+use timely_splits::budget::SourceBudget;
 use timely_splits::coordinator::CoordinatorOptions;
 use timely_splits::enumerator::Enumeration;
 use timely_splits::event::Observer;
@@ -92,6 +93,7 @@ pub struct KafkaSource {
 
 struct Shared {
     settings: Settings,
+    budget: SourceBudget,
     pool: Arc<ClientPool>,
     control: SourceControl,
     observer: Option<Observer<KafkaSplit>>,
@@ -197,6 +199,7 @@ impl KafkaSource {
         let pool = ClientPool::new(settings.fetching())?;
         Ok(Self {
             shared: Arc::new(Shared {
+                budget: settings.memory.source(),
                 settings,
                 pool,
                 control: SourceControl::new(),
@@ -277,8 +280,8 @@ impl KafkaSource {
         let settings = &shared.settings;
         let mut source = SourceOptions::new(&settings.name, options.time);
         source.tick_interval = settings.tick_interval;
-        source.open_tick_bytes_max = settings.bytes_a_worker(scope.peers());
-        source.in_flight_bytes_max = settings.bytes_a_worker(scope.peers());
+        source.open_tick_bytes_max = settings.memory.tick_bytes(scope.peers());
+        source.budget = shared.budget.clone();
         source.probe = options.probe;
         source.configuration = settings.configuration();
         source.control = shared.control.clone();

@@ -8,17 +8,12 @@ use timely_splits::resume::Resume;
 
 use crate::discovery::{CommitOffsets, DiscoveryOptions};
 use crate::fetcher::Settings as FetchSettings;
+use crate::memory::MemoryBudget;
 use crate::metadata::{MetadataOptions, Subscription};
 use crate::model::{ClientProperties, LossRules, StartRules, StopAt};
 
-/// The default of [`crate::KafkaSourceBuilder::memory`].
-const MEMORY: usize = 256 << 20;
-
 /// The default of [`crate::KafkaSourceBuilder::keep_positions_for`].
 const KEEP_POSITIONS_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-/// The part of the memory that the clients may fill with what nobody took yet.
-const CLIENTS_SHARE: usize = 16;
 
 /// The default of [`crate::KafkaSourceBuilder::identify_within`].
 const IDENTIFY_WITHIN: Duration = Duration::from_secs(2);
@@ -36,7 +31,7 @@ pub(crate) struct Settings {
     pub(super) discovery_interval: Duration,
     pub(super) metadata: MetadataOptions,
     pub(super) keep_positions_for: Duration,
-    pub(super) memory: usize,
+    pub(super) memory: MemoryBudget,
     pub(super) resume: Resume,
     pub(super) commit_offsets: Option<CommitOffsets>,
     pub(super) losses: LossRules,
@@ -57,7 +52,7 @@ impl Default for Settings {
             discovery_interval: Duration::from_secs(5),
             metadata: MetadataOptions::default(),
             keep_positions_for: KEEP_POSITIONS_FOR,
-            memory: MEMORY,
+            memory: MemoryBudget::process(),
             resume: Resume::Continue,
             commit_offsets: None,
             losses: LossRules::default(),
@@ -84,16 +79,8 @@ impl Settings {
         FetchSettings {
             source: self.name.clone(),
             properties: self.properties.clone(),
-            queued_bytes_max: self.memory / CLIENTS_SHARE,
+            memory: self.memory.clone(),
         }
-    }
-
-    /// What one of `peers` workers may have in flight.
-    ///
-    /// It is divided by all workers of the dataflow and not by those of the process, which a worker
-    /// cannot tell: with several processes each uses less than it may.
-    pub(super) fn bytes_a_worker(&self, peers: usize) -> usize {
-        (self.memory / 2 / peers).max(1)
     }
 
     /// What must be the same in every process.
@@ -128,7 +115,7 @@ impl Settings {
                 "discovery_interval",
                 format!("{:?}", self.discovery_interval),
             ),
-            ("memory", format!("{} bytes", self.memory)),
+            ("memory", format!("{} bytes", self.memory.bytes())),
             ("commit_offsets", format!("{:?}", self.commit_offsets)),
             ("losses", format!("{:?}", self.losses)),
             ("identify_every", format!("{:?}", self.identify_every)),

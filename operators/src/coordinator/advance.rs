@@ -119,6 +119,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.broadcast_metadata();
         }
         self.ticks.open = Some(open);
+        self.ticks.opened_at = now;
         self.ticks.due = now + self.options.tick_interval;
         self.intentions.push_back(Intention::Open(open));
         self.broadcast(&Directive::Tick {
@@ -351,7 +352,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let next = self.tick_after(open, now);
         let readers = self.readers.keys().copied().collect();
         self.ticks.closing = Some(Closing::new(open, readers));
-        let elapsed = now.saturating_sub(self.ticks.due) + self.options.tick_interval;
+        let elapsed = now.saturating_sub(self.ticks.opened_at);
+        self.ticks.opened_at = now;
         self.ticks.due = now + self.options.tick_interval;
         if defect::is(Defect::TimerNotRearmed) {
             self.ticks.due = Duration::MAX / 2;

@@ -62,6 +62,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                     self.ignored += 1;
                 }
             }
+            Report::Full { tick, .. } => self.ticks.close_early(tick, now),
             Report::Command(command) => self.obey(command, now),
         }
     }

@@ -23,6 +23,7 @@ use crate::tick::Tick;
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Ticks<S: Split> {
     pub(super) open: Option<Tick>,
+    pub(super) opened_at: Duration,
     pub(super) due: Duration,
     pub(super) closing: Option<Closing<S>>,
     /// Closed, and handed to the log, oldest first.
@@ -69,6 +70,7 @@ impl<S: Split> Ticks<S> {
     pub(super) fn new() -> Self {
         Self {
             open: None,
+            opened_at: Duration::ZERO,
             due: Duration::ZERO,
             closing: None,
             waiting: VecDeque::new(),
@@ -99,6 +101,13 @@ impl<S: Split> Ticks<S> {
     pub(super) fn oldest(&self) -> Option<Tick> {
         let closing = self.closing.as_ref().map(|closing| closing.tick);
         self.waiting.front().copied().or(closing).or(self.open)
+    }
+
+    /// A reader cannot go on before `tick` is closed.
+    pub(super) fn close_early(&mut self, tick: Tick, now: Duration) {
+        if self.open == Some(tick) {
+            self.due = self.due.min(now);
+        }
     }
 
     /// The tick that is being closed, if it is `tick` and `reader` had not closed it until here.

@@ -46,7 +46,7 @@ impl<S: Split, B> ReaderState<S, B> {
         match kind {
             FailureKind::Transient => {
                 // It is not stuck while it waits, and may be again after that.
-                held.moved_at = now + delay;
+                held.moved_at = self.full.reading_time(now) + delay;
                 self.retries
                     .insert((now + delay, down.split.clone()), down.split_epoch);
             }
@@ -123,7 +123,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 continue;
             };
             if held.split_epoch == split_epoch && held.parked.is_none() {
-                held.moved_at = now;
+                held.moved_at = self.full.reading_time(now);
                 self.actions
                     .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));
             }

@@ -44,6 +44,11 @@ impl<T: SourceTime> InFlight<T> {
         }
         self.bytes
     }
+
+    /// The oldest tick with bytes that the probe had not passed when it was last looked at.
+    pub(super) fn oldest(&self) -> Option<Tick> {
+        self.emitted.keys().next().copied()
+    }
 }
 
 impl<T: SourceTime> fmt::Debug for InFlight<T> {

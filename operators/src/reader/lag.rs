@@ -49,7 +49,7 @@ impl<S: Split, B> ReaderState<S, B> {
     pub fn handle_lags(&mut self, mut lags: Vec<(S, SplitEpoch, u64)>, now: Duration) {
         // While ticks are given again, what is waited for is what the fetcher was given.
         let looked_until = |split: &S| match self.is_fetched_for_replay(split) {
-            true => now,
+            true => self.full.reading_time(now),
             false => self.emitted_until,
         };
         let stuck: Vec<_> = lags

@@ -5,10 +5,12 @@
 
 mod action;
 mod down;
+mod full;
 mod in_flight;
 mod lag;
 mod operator;
 mod replay;
+mod room;
 mod state;
 mod stop;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use timely::dataflow::{Stream, StreamVec};
 use timely::progress::operate::FrontierInterest;
 
 use super::action::{ReaderAction, Verdict};
-use super::in_flight::InFlight;
+use super::room::Room;
 use super::state::ReaderState;
 use super::{Admission, AdmissionHook};
 use crate::assignor::ReaderProfile;
@@ -29,6 +29,10 @@ use crate::wake::Waker;
 
 /// How soon the operator looks again whether the user has made room, or a held back piece is admitted.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// How soon the operator looks again whether the user has dealt with what was lent to it, and another source
+/// may wait for.
+const GIVE_BACK_WITHIN: Duration = Duration::from_millis(50);
 
 /// How often a reader tells how far behind its splits are.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -88,7 +92,7 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
         errors: error_port,
         health: health_port,
         reports: report_port,
-        in_flight: (options.probe.clone()).map(|probe| InFlight::new(probe, options.time)),
+        room: Room::new(&options),
         alarm,
         progress_due: Duration::ZERO,
         parked_by_replay: false,
@@ -143,7 +147,7 @@ struct ReaderOperator<T: SourceTime, S: Split, F: SplitFetcher<S>> {
     errors: ItemPort<T, SplitError<S>>,
     health: ItemPort<T, Health>,
     reports: ItemPort<T, Report<S>>,
-    in_flight: Option<InFlight<T>>,
+    room: Room<T>,
     alarm: Alarm,
     progress_due: Duration,
     /// Whether a piece may have been parked because its tick was not to be emitted yet.
@@ -239,18 +243,27 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
     }
 
     /// How many bytes may be emitted, if any.
-    fn room(&mut self) -> Option<usize> {
-        let in_flight = match &mut self.in_flight {
-            Some(in_flight) => in_flight.bytes(),
-            None => self.fetcher.unreleased_bytes(),
-        };
-        let most = self.options.in_flight_bytes_max;
-        let open_most = self.options.open_tick_bytes_max;
-        let room = most
-            .saturating_sub(in_flight)
-            .min(open_most.saturating_sub(self.state.open_bytes()))
+    fn room(&mut self, now: Duration) -> Option<usize> {
+        let open_bytes = self.state.open_bytes();
+        let left = self.room.left(self.fetcher.unreleased_bytes());
+        let room = left
+            .min((self.options.open_tick_bytes_max).saturating_sub(open_bytes))
             .min(self.options.activation_bytes_max);
-        (room > 0).then_some(room)
+        let is_full = room == 0;
+        if is_full {
+            let by_tick = self.room.is_full_of_tick(open_bytes);
+            self.state.handle_full(by_tick, now);
+            self.alarm.set(now + LOOK_AGAIN, now);
+        } else {
+            self.state.handle_room(now);
+        }
+        if self.room.borrows() {
+            self.alarm.set(now + GIVE_BACK_WITHIN, now);
+        }
+        if let Some(health) = self.room.tell(self.id, left == 0, now) {
+            self.say(health);
+        }
+        (!is_full).then_some(room)
     }
 
     /// Emits what was fetched, as far as there is room.
@@ -259,11 +272,8 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
             self.read_again(admission, now);
             return;
         }
-        let Some(tick) = self.state.emitting_at() else {
-            return;
-        };
-        let Some(room) = self.room() else {
-            self.alarm.set(now + LOOK_AGAIN, now);
+        let room = self.room(now);
+        let (Some(tick), Some(room)) = (self.state.emitting_at(), room) else {
             return;
         };
         if admission.is_some() || self.parked_by_replay {
@@ -335,11 +345,8 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         mut admission: Option<&mut AdmissionHook<S, F::Batch>>,
         now: Duration,
     ) {
-        let room = self.room();
+        let room = self.room(now);
         let only_oldest = room.is_none();
-        if only_oldest {
-            self.alarm.set(now + LOOK_AGAIN, now);
-        }
         for split in self.state.parked() {
             if let Some(piece) = self.state.unpark(&split) {
                 self.give_again(piece, admission.as_deref_mut(), only_oldest, true, now);
@@ -414,9 +421,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         let rest = (end < piece.end).then(|| parts.pop().flatten());
         for ((tick, _), batch) in cuts.into_iter().zip(parts) {
             let Some(batch) = batch else { continue };
-            if let Some(in_flight) = &mut self.in_flight {
-                in_flight.emitted(tick, a_record * records_of(&batch));
-            }
+            self.room.emitted(tick, a_record * records_of(&batch));
             let time = (self.options.time.time_of)(tick);
             self.batches.give_all(&time, std::iter::once(batch));
         }
@@ -446,9 +451,8 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         if pieces.is_empty() {
             return;
         }
-        if let Some(in_flight) = &mut self.in_flight {
-            in_flight.emitted(tick, pieces.iter().map(|piece| piece.bytes).sum());
-        }
+        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+        self.room.emitted(tick, bytes);
         let batches = pieces.into_iter().filter_map(|piece| piece.batch);
         self.batches
             .give_all(&(self.options.time.time_of)(tick), batches);

@@ -95,7 +95,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 .or_default()
                 .extend(ends);
             if replaying.waiting.remove(&split) {
-                held.moved_at = now;
+                held.moved_at = self.full.reading_time(now);
                 self.actions
                     .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));
             }
@@ -137,7 +137,7 @@ impl<S: Split, B> ReaderState<S, B> {
         };
         for split in replaying.waiting {
             if let Some(held) = self.held.get_mut(&split) {
-                held.moved_at = now;
+                held.moved_at = self.full.reading_time(now);
             }
             self.resume(&split);
         }
@@ -181,7 +181,7 @@ impl<S: Split, B> ReaderState<S, B> {
         held.next = end.clone();
         held.failures = 0;
         held.crashes = 0;
-        held.moved_at = now;
+        held.moved_at = self.full.reading_time(now);
         let Some(replaying) = &mut self.replaying else {
             return;
         };

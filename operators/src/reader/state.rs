@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use super::action::{ReaderAction, ReaderOptions, Verdict};
+use super::full::Full;
 use super::replay::Replaying;
 use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
@@ -41,8 +42,9 @@ pub struct ReaderState<S: Split, B> {
     moved: BTreeMap<(S, SplitEpoch), Emitted<S>>,
     pub(super) errors: Vec<SplitError<S>>,
     open_bytes: usize,
-    /// When the last tick was closed in which something could be emitted until then.
+    /// When the last tick was closed in which something could be emitted until then, in reading time.
     pub(super) emitted_until: Duration,
+    pub(super) full: Full,
     /// Splits to be given to the fetcher again, by when.
     pub(super) retries: BTreeMap<(Duration, S), SplitEpoch>,
     /// Splits that may be behind their ends: they came, moved, or were when that was last told.
@@ -61,7 +63,7 @@ impl<S: Split, B: Hash> Hash for ReaderState<S, B> {
         (&self.open, &self.undurable, self.ending).hash(hasher);
         (&self.moved, &self.errors, self.open_bytes).hash(hasher);
         (&self.retries, &self.actions, &self.replaying).hash(hasher);
-        self.emitted_until.hash(hasher);
+        (self.emitted_until, &self.full).hash(hasher);
     }
 }
 
@@ -86,7 +88,7 @@ pub(super) struct Held<S: Split, B> {
     pub(super) failures: u32,
     /// How often in a row what reads it crashed.
     pub(super) crashes: u32,
-    /// When a piece of it was last emitted, or it was or will be last given to the fetcher.
+    /// When a piece of it was last emitted, or it was or will be last given to the fetcher, in reading time.
     pub(super) moved_at: Duration,
     /// A piece that was not admitted. The fetcher does not read the split meanwhile.
     pub(super) parked: Option<Piece<S, B>>,
@@ -112,6 +114,7 @@ impl<S: Split, B> ReaderState<S, B> {
             errors: Vec::new(),
             open_bytes: 0,
             emitted_until: Duration::ZERO,
+            full: Full::default(),
             retries: BTreeMap::new(),
             may_lag: BTreeSet::new(),
             looked_up_to: None,
@@ -177,7 +180,7 @@ impl<S: Split, B> ReaderState<S, B> {
             }
             Directive::Tick { close, open, last } => {
                 if self.emitting_at().is_some() {
-                    self.emitted_until = now;
+                    self.emitted_until = self.full.reading_time(now);
                 }
                 self.tick(close, open, last, now);
             }
@@ -225,7 +228,7 @@ impl<S: Split, B> ReaderState<S, B> {
         held.next = piece.end.clone();
         held.failures = 0;
         held.crashes = 0;
-        held.moved_at = now;
+        held.moved_at = self.full.reading_time(now);
         self.open_bytes = self.open_bytes.saturating_add(piece.bytes);
         self.moved
             .entry((piece.split.clone(), piece.split_epoch))
@@ -378,7 +381,7 @@ impl<S: Split, B> ReaderState<S, B> {
             lag: None,
             failures: 0,
             crashes: 0,
-            moved_at: now,
+            moved_at: self.full.reading_time(now),
             parked: None,
         };
         self.held.insert(split.clone(), held);
@@ -446,6 +449,7 @@ impl<S: Split, B> ReaderState<S, B> {
             self.end_replay(now);
         }
         self.open_bytes = 0;
+        self.full.told = false;
         self.ending = last && !defect::is(Defect::LastTickReadsOn);
         self.open = (!self.ending).then_some(open);
     }

@@ -426,3 +426,54 @@ fn splits_that_stay_at_their_ends_are_looked_at_in_turn_and_told_once() {
         assert_eq!(told, 1);
     }
 }
+
+/// A user who stopped for longer than that had all splits read again when they went on, and those that were
+/// not the first to come after it as well.
+#[test]
+fn a_split_is_not_stuck_while_there_is_no_room() {
+    let mut state = reading_a();
+    let stuck_after = ReaderOptions::default().stuck_after;
+    let lag = || vec![(A, SplitEpoch(1), 5)];
+    state.handle_full(false, NOW);
+    tick_at(&mut state, Some(1), 2, false, NOW + 3 * stuck_after);
+    state.handle_lags(lag(), NOW + 3 * stuck_after);
+    assert_eq!(state.poll_timeout(), None, "nothing could be emitted");
+
+    let room_at = NOW + 4 * stuck_after;
+    state.handle_room(room_at);
+    state.handle_directive(Directive::Durable(Tick(1)), room_at);
+    tick_at(&mut state, Some(2), 3, false, room_at + stuck_after / 2);
+    state.handle_lags(lag(), room_at + stuck_after / 2);
+    assert_eq!(
+        state.poll_timeout(),
+        None,
+        "it was not asked for until then"
+    );
+
+    state.handle_directive(Directive::Durable(Tick(2)), room_at);
+    tick_at(&mut state, Some(3), 4, false, room_at + stuck_after);
+    state.handle_lags(lag(), room_at + stuck_after);
+    assert!(state.poll_timeout().is_some());
+}
+
+#[test]
+fn a_full_tick_is_told_once_and_only_if_closing_it_makes_room() {
+    let mut state = reading_a();
+    let told = |state: &mut State| {
+        let all = actions(state);
+        let full = all.into_iter().filter_map(|action| match action {
+            ReaderAction::Report(Report::Full { tick, .. }) => Some(tick),
+            _ => None,
+        });
+        full.collect::<Vec<_>>()
+    };
+
+    state.handle_full(false, NOW);
+    assert_eq!(told(&mut state), []);
+    state.handle_full(true, NOW);
+    state.handle_full(true, NOW);
+    assert_eq!(told(&mut state), [Tick(1)]);
+    tick(&mut state, Some(1), 2, false);
+    state.handle_full(true, NOW);
+    assert_eq!(told(&mut state), [Tick(2)]);
+}

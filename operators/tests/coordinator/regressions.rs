@@ -230,3 +230,23 @@ fn a_position_that_cannot_be_forgotten_yet_wakes_nobody() {
     let due = rig.model.coordinator.poll_timeout();
     assert!(due > Some(rig.model.now + Duration::from_secs(1)));
 }
+
+/// With ticks of a second a worker emitted what one tick may have, and then nothing until the second was
+/// over.
+#[test]
+fn a_tick_that_is_full_is_closed_before_its_time_and_once() {
+    let mut rig = Rig::reading(2, "ab");
+    let open = rig.model.coordinator.open_tick();
+    rig.read();
+
+    rig.fill_up(1);
+    rig.fill_up(0);
+    rig.settle();
+
+    let next = rig.model.coordinator.open_tick();
+    assert_eq!(rig.model.history.bound(), open, "the frontier moves");
+    assert!(next > open);
+    rig.pass(TICK / 2);
+    assert_eq!(rig.model.coordinator.open_tick(), next);
+    rig.assert_all_read();
+}

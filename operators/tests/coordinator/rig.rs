@@ -289,6 +289,13 @@ impl Rig {
         self.settle();
     }
 
+    /// A reader has no room, since it has emitted as much at the open tick as it may.
+    pub(crate) fn fill_up(&mut self, reader: usize) {
+        let now = self.model.now;
+        self.model.readers[reader].state.handle_full(true, now);
+        self.model.reader_time(reader);
+    }
+
     /// The fetcher of whoever has a leaf stops reading it.
     pub(crate) fn break_down(&mut self, leaf: Leaf, cause: DownCause<u64>) {
         let reader = self.owner(leaf).expect("somebody has it");

@@ -178,6 +178,7 @@ fn report(report: &Report<Letter>) -> String {
         | Report::Hello { .. }
         | Report::Progress { .. }
         | Report::Prepared { .. }
+        | Report::Full { .. }
         | Report::Command(_) => format!("{report:?}"),
     }
 }

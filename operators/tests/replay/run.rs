@@ -9,6 +9,7 @@ use timely::dataflow::ProbeHandle;
 use timely::dataflow::operators::{Inspect, Probe};
 use timely::progress::Stamp;
 use timely_splits::binding::{Binding, SplitError};
+use timely_splits::budget::ByteBudget;
 use timely_splits::control::SourceControl;
 use timely_splits::epoch::{Incarnation, LogSequence};
 use timely_splits::log::{Appended, BindingLog, MemoryLog};
@@ -137,7 +138,7 @@ impl Run {
             let mut source = SourceOptions::new("letters", TimeMap::identity());
             source.tick_interval = Duration::from_millis(2);
             source.control = control.clone();
-            source.in_flight_bytes_max = self.in_flight_bytes_max;
+            source.budget = ByteBudget::new(self.in_flight_bytes_max).source();
             source.probe = Some(probe.clone());
             let streams = read_splits(scope, &source, enumeration, reading);
             let (rows, passed) = (Arc::clone(seen), probe.clone());

@@ -29,7 +29,7 @@ impl FetcherRig for Rig {
         let pool = ClientPool::new(Settings {
             source: "conformance".to_owned(),
             properties: ClientProperties::new(),
-            queued_bytes_max: QUEUED_BYTES_MAX,
+            memory: MemoryBudget::new(256 << 20),
         });
         let activate = move || {
             waker.wake();

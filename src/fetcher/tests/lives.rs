@@ -172,5 +172,5 @@ fn clients_share_what_they_may_fetch_by_the_clusters_there_are() {
         share.map(str::to_owned)
     };
     assert_eq!(share("a").as_deref(), Some("4096"));
-    assert_eq!(share("h").as_deref(), Some("2048"));
+    assert_eq!(share("h").as_deref(), Some("512"));
 }

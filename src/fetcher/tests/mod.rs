@@ -20,6 +20,7 @@ use timely_splits::health::Health;
 
 use super::drain::KafkaFetched;
 use super::{ClientPool, KafkaFetcher, Settings};
+use crate::memory::MemoryBudget;
 use crate::model::{
     ClientProperties, ClusterId, ClusterMetadata, KafkaPosition, KafkaSplit, KafkaStream, Offset,
     Partition, StreamId, StreamTopics, StreamsMetadata, TopicName,
@@ -77,7 +78,7 @@ fn pool() -> Arc<ClientPool> {
     ClientPool::new(Settings {
         source: "test".to_owned(),
         properties: ClientProperties::new(),
-        queued_bytes_max: 16 << 20,
+        memory: MemoryBudget::new(256 << 20),
     })
     .unwrap()
 }

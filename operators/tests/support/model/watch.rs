@@ -352,7 +352,8 @@ impl Watch {
             | Report::Hello { .. }
             | Report::Replayed { .. }
             | Report::Closed { .. }
-            | Report::Progress { .. } => {}
+            | Report::Progress { .. }
+            | Report::Full { .. } => {}
         }
     }
 
