@@ -41,8 +41,7 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str) -> Outcome<Measureme
     let queue = unsafe {
         let queue = sys::rd_kafka_queue_new(client);
         for partition in 0..arguments.partitions {
-            let of_partition =
-                sys::rd_kafka_queue_get_partition(client, topic.as_ptr(), partition);
+            let of_partition = sys::rd_kafka_queue_get_partition(client, topic.as_ptr(), partition);
             sys::rd_kafka_queue_forward(of_partition, queue);
             sys::rd_kafka_queue_destroy(of_partition);
         }
@@ -50,7 +49,7 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str) -> Outcome<Measureme
     };
     consumer.assign(&list)?;
     let mut state: State = (Recorder::new(arguments.seconds, None)?, Ok(()));
-    while state.1.is_ok() && !state.0.is_done(now()) {
+    while state.1.is_ok() && !state.0.is_done() {
         // SAFETY: the queue is alive; the state outlives the call and is used by nobody else.
         unsafe {
             let state = (&raw mut state).cast();
@@ -75,8 +74,7 @@ unsafe extern "C" fn take(message: *mut sys::rd_kafka_message_t, state: *mut c_v
         let (recorder, outcome) = &mut *state.cast::<State>();
         let code = (&raw const (*message).err).cast::<i32>().read();
         if code == 0 {
-            let value =
-                std::slice::from_raw_parts((*message).payload.cast::<u8>(), (*message).len);
+            let value = std::slice::from_raw_parts((*message).payload.cast::<u8>(), (*message).len);
             recorder.emitted(value, now());
         } else if code != Code::RD_KAFKA_RESP_ERR__PARTITION_EOF as i32 {
             *outcome = Err(code);

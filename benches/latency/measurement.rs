@@ -12,6 +12,9 @@ use crate::Outcome;
 /// caches are cold.
 const WARMING: u64 = 1_000_000_000;
 
+/// By how many nanoseconds the records of one partition may come before those of another.
+const OVER: u64 = 200_000_000;
+
 /// The longest that is told apart, in microseconds.
 const MOST: u64 = 60_000_000;
 
@@ -76,6 +79,8 @@ pub(crate) struct Recorder {
     length: u64,
     /// Nanoseconds; known with the first record.
     begin: Option<u64>,
+    /// When the youngest record was written that came.
+    youngest: u64,
     emitted: Histogram<u64>,
     passed: Histogram<u64>,
     /// When what the frontier has not passed was written, by ticks.
@@ -88,6 +93,7 @@ impl Recorder {
             tick,
             length: u64::try_from(Duration::from_secs(seconds).as_nanos())?,
             begin: None,
+            youngest: 0,
             emitted: Histogram::new_with_max(MOST, 3)?,
             passed: Histogram::new_with_max(MOST, 3)?,
             waiting: BTreeMap::new(),
@@ -100,6 +106,7 @@ impl Recorder {
         let head = value.first_chunk::<8>()?;
         let written = u64::from_le_bytes(*head);
         let begin = *self.begin.get_or_insert(now + WARMING);
+        self.youngest = self.youngest.max(written);
         if written < begin || written >= begin + self.length {
             return None;
         }
@@ -134,10 +141,10 @@ impl Recorder {
         }
     }
 
-    /// Whether all was there that was written in time, and is final if that is measured.
-    pub(crate) fn is_done(&self, now: u64) -> bool {
-        let end = self.begin.map(|begin| begin + self.length);
-        end.is_some_and(|end| now >= end) && self.waiting.is_empty()
+    /// Whether all came that was written in time, and is final if that is measured.
+    pub(crate) fn is_done(&self) -> bool {
+        let over = self.begin.map(|begin| begin + self.length + OVER);
+        over.is_some_and(|over| self.youngest >= over) && self.waiting.is_empty()
     }
 
     /// What it came to.

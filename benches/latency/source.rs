@@ -66,10 +66,9 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, tick: u64) -> Outcom
                                 let at = at.expect("every message has a time");
                                 recorder.emitted_at(at, values, now());
                             });
-                            let now = now();
                             let passed = frontier.frontier().iter().next().copied();
-                            recorder.passed(passed.unwrap_or(u64::MAX), now);
-                            if recorder.is_done(now) {
+                            recorder.passed(passed.unwrap_or(u64::MAX), now());
+                            if recorder.is_done() {
                                 control.stop();
                             }
                         }

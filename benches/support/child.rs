@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(120);
 pub(crate) struct Role {
     process: Child,
     /// Also closed when this process crashes.
-    input: Option<ChildStdin>,
+    pub(crate) input: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
