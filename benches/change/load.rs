@@ -66,7 +66,7 @@ fn producer(servers: &str) -> Outcome<BaseProducer> {
     Ok(ClientConfig::new()
         .set("bootstrap.servers", servers)
         .set("linger.ms", "20")
-        // A fetch of an embedded cluster brings one batch of each partition: small ones take turns soon.
+        // What is fetched at once of a partition is not less than a batch.
         .set("batch.num.messages", "100")
         .set("enable.metrics.push", "false")
         .create()?)

@@ -23,7 +23,8 @@
 //! Printed are, as a line of JSON each time and a table of medians with the least and the most:
 //!
 //! * `rate`: what was read of `a` and `b`, in a second;
-//! * `silence`: the longest time between two batches of one partition of `a` or `b` that does not move;
+//! * `pause`: the longest time between two batches of `a` on one worker, or two of `b`;
+//! * `silence`: the longest time between two batches of one partition of them that does not move;
 //! * `affected`: the same of those that move, or whose cluster changes and stays;
 //! * `first`, `all`: from the answer of the metadata service until a record of `e` is there, and one of each
 //!   partition;
@@ -140,6 +141,7 @@ impl Arguments {
 struct Measurement {
     change: String,
     records_per_second: f64,
+    pause_ms: f64,
     silence_ms: f64,
     affected_ms: Option<f64>,
     first_ms: Option<f64>,
@@ -221,9 +223,10 @@ fn say(process: &mut Process, line: &str) -> Outcome<()> {
 fn print_table(changes: &[Change], all: &[Measurement]) {
     println!();
     println!(
-        "{:<12} {:>20} {:>22} {:>22} {:>22} {:>22} {:>22} {:>12} {:>6}",
+        "{:<12} {:>20} {:>22} {:>22} {:>22} {:>22} {:>22} {:>22} {:>12} {:>6}",
         "",
         "rate, M/s",
+        "pause, ms",
         "silence, ms",
         "affected, ms",
         "first, ms",
@@ -235,9 +238,10 @@ fn print_table(changes: &[Change], all: &[Measurement]) {
     for change in changes {
         let of_change = || all.iter().filter(|one| one.change == change.name());
         println!(
-            "{:<12} {:>20} {:>22} {:>22} {:>22} {:>22} {:>22} {:>12} {:>6}",
+            "{:<12} {:>20} {:>22} {:>22} {:>22} {:>22} {:>22} {:>22} {:>12} {:>6}",
             change.name(),
             spread(of_change().map(|one| one.records_per_second / 1e6)),
+            spread(of_change().map(|one| one.pause_ms)),
             spread(of_change().map(|one| one.silence_ms)),
             spread(of_change().filter_map(|one| one.affected_ms)),
             spread(of_change().filter_map(|one| one.first_ms)),

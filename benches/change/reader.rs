@@ -124,7 +124,9 @@ fn metadata(
         let mut properties = ClientProperties::new()
             .with("bootstrap.servers", address)
             // The embedded cluster waits a fetch out that finds nothing, whatever arrives meanwhile.
-            .with("fetch.wait.max.ms", "10");
+            .with("fetch.wait.max.ms", "10")
+            // So that partitions that are full take turns soon.
+            .with("max.partition.fetch.bytes", "16384");
         if let Some(id) = id_of_c.filter(|_| *cluster == "c") {
             properties.set("client.id", id);
         }

@@ -38,6 +38,8 @@ pub(crate) struct Seen {
     answered: Option<Instant>,
     splits: BTreeMap<KafkaSplit, Stretch>,
     moving: BTreeSet<KafkaSplit>,
+    /// What came of each cluster that no change names on each worker.
+    flows: BTreeMap<(&'static str, usize), Stretch>,
     /// Records of the clusters that no change names.
     records: u64,
     /// When each split of a new cluster brought its first record.
@@ -65,8 +67,16 @@ impl Seen {
         let Some(split) = batch.split() else {
             return;
         };
-        if unnamed(split) {
+        let new = Stretch {
+            worker,
+            last: now,
+            longest: Duration::ZERO,
+            records: batch.len() as u64,
+        };
+        if let Some(name) = UNNAMED.iter().find(|name| split.cluster.as_str() == **name) {
             self.records += batch.len() as u64;
+            let flow = self.flows.entry((name, worker)).or_insert(new);
+            flow.goes_on(worker, now);
         }
         if let Some(stretch) = self.splits.get_mut(split) {
             stretch.goes_on(worker, now);
@@ -76,13 +86,7 @@ impl Seen {
         if self.began.is_some() {
             self.came.insert(split.clone(), now);
         }
-        let stretch = Stretch {
-            worker,
-            last: now,
-            longest: Duration::ZERO,
-            records: batch.len() as u64,
-        };
-        self.splits.insert(split.clone(), stretch);
+        self.splits.insert(split.clone(), new);
     }
 
     pub(crate) fn frontier(&mut self, worker: usize, at: Option<u64>, now: Instant) {
@@ -126,12 +130,17 @@ impl Seen {
         tenth
     }
 
+    fn stretches(&mut self) -> impl Iterator<Item = &mut Stretch> {
+        let frontiers = self.frontiers.values_mut().map(|(_, stretch)| stretch);
+        let flows = self.flows.values_mut();
+        self.splits.values_mut().chain(frontiers).chain(flows)
+    }
+
     /// Measures from here on.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.began = Some(now);
         self.records = 0;
-        let frontiers = self.frontiers.values_mut().map(|(_, stretch)| stretch);
-        for stretch in self.splits.values_mut().chain(frontiers) {
+        for stretch in self.stretches() {
             stretch.last = now;
             stretch.longest = Duration::ZERO;
         }
@@ -148,8 +157,7 @@ impl Seen {
         if arguments.rate.is_none() && read.any(|(_, stretch)| stretch.records >= FULL) {
             return Err("a partition was read to its end: expected fewer --seconds".into());
         }
-        let frontiers = self.frontiers.values_mut().map(|(_, stretch)| stretch);
-        for stretch in self.splits.values_mut().chain(frontiers) {
+        for stretch in self.stretches() {
             stretch.goes_on(stretch.worker, now);
         }
         let longest = |of: &dyn Fn(&KafkaSplit) -> bool| {
@@ -165,6 +173,7 @@ impl Seen {
         let silence = longest(&|split| unnamed(split) && !self.moving.contains(split));
         let since_answer = |came: Instant| Some(millis(came - self.answered?));
         let all_came = self.came.len() == usize::try_from(arguments.partitions("e"))?;
+        let pause = (self.flows.values()).map(|stretch| millis(stretch.longest));
         let frontier = (self.frontiers.values()).map(|(_, stretch)| millis(stretch.longest));
         let length = self
             .began
@@ -172,6 +181,7 @@ impl Seen {
         Ok(Measurement {
             change: change.name().to_owned(),
             records_per_second: self.records as f64 / length,
+            pause_ms: pause.fold(0.0, f64::max),
             silence_ms: silence.unwrap_or(f64::NAN),
             affected_ms: affected,
             first_ms: self.came.values().min().copied().and_then(since_answer),
