@@ -259,7 +259,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
             self.read_again(admission, now);
             return;
         }
-        let Some(tick) = self.state.emitting_at() else {
+        let Some(tick) = self.state.open() else {
             return;
         };
         let Some(room) = self.room() else {
