@@ -153,15 +153,13 @@ impl Seen {
         change: Change,
         now: Instant,
     ) -> Outcome<Measurement> {
-        let mut read = self.splits.iter().filter(|(split, _)| unnamed(split));
-        if arguments.rate.is_none() && read.any(|(_, stretch)| stretch.records >= FULL) {
-            return Err("a partition was read to its end: expected fewer --seconds".into());
-        }
         for stretch in self.stretches() {
             stretch.goes_on(stretch.worker, now);
         }
+        let has_ended = |stretch: &Stretch| arguments.rate.is_none() && stretch.records >= FULL;
         let longest = |of: &dyn Fn(&KafkaSplit) -> bool| {
             let of = self.splits.iter().filter(|(split, _)| of(split));
+            let of = of.filter(|(_, stretch)| !has_ended(stretch));
             of.map(|(_, stretch)| millis(stretch.longest))
                 .reduce(f64::max)
         };
@@ -182,7 +180,7 @@ impl Seen {
             change: change.name().to_owned(),
             records_per_second: self.records as f64 / length,
             pause_ms: pause.fold(0.0, f64::max),
-            silence_ms: silence.unwrap_or(f64::NAN),
+            silence_ms: silence,
             affected_ms: affected,
             first_ms: self.came.values().min().copied().and_then(since_answer),
             all_ms: self
@@ -195,6 +193,7 @@ impl Seen {
             frontier_ms: frontier.fold(0.0, f64::max),
             connections: 0,
             again: self.again,
+            ended: (self.splits.values()).filter(|one| has_ended(one)).count(),
         })
     }
 }
