@@ -243,7 +243,7 @@ fn windows(batches: Stream<'_, u64, RecordBatch>) -> Stream<'_, u64, Vec<usize>>
                     kept.push(batch.clone());
                 });
                 let over =
-                    |opened: &mut Capability<u64>| !frontier.less_than(&(*opened.time() + WINDOW));
+                    |begun: &mut Capability<u64>| !frontier.less_than(&(*begun.time() + WINDOW));
                 if let Some(time) = opened.take_if(over) {
                     let records = kept
                         .drain(..)

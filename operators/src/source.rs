@@ -29,7 +29,8 @@ pub struct SourceOptions<T: SourceTime, S: Split> {
     pub time: TimeMap<T>,
     /// How long a tick stays open. Shorter: records become final sooner. Longer: fewer bindings.
     pub tick_interval: Duration,
-    /// How many closed ticks may wait for the log before reading stops.
+    /// How many closed ticks may wait to become durable. Then the open one stays open, and reading goes on
+    /// in it until it has [`open_tick_bytes_max`](Self::open_tick_bytes_max).
     pub ticks_waiting_max: usize,
     /// How many bytes one worker emits at one tick, at most and about. A tick that is full on one worker
     /// is closed before its time.
@@ -98,7 +99,6 @@ impl<T: SourceTime, S: Split> SourceOptions<T, S> {
     /// What a reader needs of this.
     pub(crate) fn reading(&self) -> ReaderOptions {
         ReaderOptions {
-            ticks_waiting_max: self.ticks_waiting_max,
             crashes_max: self.crashes_max,
             stuck_after: self.stuck_after,
         }

@@ -263,27 +263,25 @@ fn a_log_that_does_not_answer_holds_the_frontier_at_its_tick_while_records_come(
     world.write('a', 10);
     let inner = MemoryLog::new();
     let (outside, log) = (world.clone(), inner.clone());
-    let state = Mutex::new((0_usize, 0_u32));
+    let state = Mutex::new((10, false));
     let script = move |read: &mut Vec<Row>, _: &SourceControl<Letter>| {
-        let mut state = state.lock().unwrap();
+        let (written, opened) = &mut *state.lock().unwrap();
         let durable = |record: &LogRecord<Letter>| matches!(record, LogRecord::Binding(binding) if !binding.ranges.is_empty());
-        if state.1 < 2_000 {
-            // No binding with a range is durable, and still records come, until too many ticks wait.
-            assert!(!log.records().iter().any(durable));
-            if read.len() > state.0 {
-                state.0 = read.len();
-                state.1 = 0;
+        let durable = log.records().iter().any(durable);
+        if !*opened {
+            // No binding with a range is durable, and still records come.
+            assert!(!durable);
+            if read.len() == *written {
                 outside.write('a', 10);
-            } else if !read.is_empty() {
-                state.1 += 1;
+                *written += 10;
+                *opened = *written == 2_000;
             }
-            if state.1 == 2_000 {
-                assert!(read.len() > 10, "records came while the first tick waited");
+            if *opened {
                 (0..1_000).for_each(|_| open.send(()).unwrap());
             }
             return false;
         }
-        log.records().iter().any(durable) && read.len() > state.0
+        durable && read.len() == *written
     };
     let scenario = Scenario {
         workers: 2,

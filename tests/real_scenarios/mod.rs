@@ -33,4 +33,8 @@ impl Brokers for Real {
         let values = numbers.iter().map(ToString::to_string);
         self.0.produce(cluster, topic, partition, values);
     }
+
+    fn hang(&self, cluster: &str) {
+        self.0.pause(cluster);
+    }
 }

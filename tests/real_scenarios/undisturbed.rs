@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use libtest_mimic::Trial;
 
 use super::Real;
-use crate::scenario::undisturbed::{Witness, other_cluster, other_topic};
+use crate::kafka::RealKafka;
+use crate::scenario::World;
+use crate::scenario::undisturbed::{
+    Witness, hung_cluster, other_cluster, other_partition, other_properties, other_topic,
+};
 use crate::world;
 
 /// The fewest fetches that the log must tell of, so that it is known to tell of them.
@@ -26,6 +30,21 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "a_topic_that_is_replaced_does_not_disturb_the_other",
             || other_topic(&world(), RequestLog::default()),
+        ),
+        trial("a_partition_that_moves_does_not_disturb_the_other", || {
+            other_partition(&world(), RequestLog::default());
+        }),
+        trial(
+            "properties_that_change_do_not_disturb_another_cluster",
+            || other_properties(&world(), RequestLog::default()),
+        ),
+        trial(
+            "a_cluster_that_hangs_while_another_leaves_does_not_disturb_a_third",
+            || {
+                // A process for each, so that one can hang.
+                let brokers = Real(RealKafka::start(&["a", "b", "c"]));
+                hung_cluster(&World::new(brokers), RequestLog::default());
+            },
         ),
     ]
 }

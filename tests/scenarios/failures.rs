@@ -1,8 +1,10 @@
 //! Something cannot be asked, is wrong, or is not there; the rest goes on.
 
 use std::net::TcpListener;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
+use timely_kafka::embedded::EmbeddedFault;
 use timely_kafka::model::ClientProperties;
 use timely_splits::health::{FailureKind, HealthStatus};
 
@@ -24,10 +26,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
     .into_iter()
     .flatten()
-    .chain([once(
-        "a_cluster_that_says_nothing_holds_up_nobody",
-        mute_cluster,
-    )])
+    .chain([
+        once("a_cluster_that_says_nothing_holds_up_nobody", mute_cluster),
+        once("reading_goes_on_while_ticks_wait_for_a_cluster", ticks_wait),
+    ])
     .collect()
 }
 
@@ -158,6 +160,42 @@ fn beside_others(backend: Backend, others: &[(&str, &str, &str)]) {
         assert!(!state.said("cluster a", &[]), "{:?}", state.health);
         assert_exact(state, 0..30);
     });
+}
+
+/// Nothing was emitted while four ticks waited. So a cluster that hung stopped all reading for two seconds,
+/// until it was not waited for any longer what was read of it.
+fn ticks_wait() {
+    let world = world();
+    for cluster in ["a", "b"] {
+        let created = world.brokers.cluster(cluster).create_topic("orders", 3);
+        created.unwrap();
+    }
+    world.publish(&Described::orders(&["a", "b"]));
+    let mut plan = world.plan();
+    plan.identified_within = Duration::from_secs(3_600);
+    let run = world.run(&plan, Backend::Threads(2));
+    world.write("b", "orders", 3, 0..3);
+    run.settle(3);
+
+    let mute = |fault| world.brokers.cluster("b").fail_topic("orders", fault);
+    mute(Some(EmbeddedFault::TopicAuthorizationFailed)).unwrap();
+    world.write("b", "orders", 3, 3..6);
+    run.wait("the others of b came", |state| state.rows.len() == 6);
+    let waits = run.observed.with(|state| state.rows[5].tick);
+    // Each is read in a tick of its own, if ticks end: more of them than may wait.
+    for number in 6..36 {
+        world.write("a", "orders", 3, number..number + 1);
+        run.wait("the next one of a came", |state| {
+            state.rows_of("a", "orders") == usize::try_from(number - 5).unwrap()
+        });
+    }
+
+    run.observed.expect("the frontier waits for b", |state| {
+        state.frontier() <= waits
+    });
+    mute(None).unwrap();
+    run.settle(36);
+    run.end().with(|state| assert_exact(state, 0..36));
 }
 
 /// S31: workers without splits, a cluster that is down, a topic without records.

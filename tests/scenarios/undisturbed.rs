@@ -4,8 +4,10 @@ use libtest_mimic::Trial;
 use timely_kafka::embedded::KafkaApi;
 
 use crate::scenario::Embedded;
-use crate::scenario::undisturbed::{Witness, other_cluster, other_topic};
-use crate::{once, world};
+use crate::scenario::undisturbed::{
+    Witness, hung_cluster, other_cluster, other_partition, other_properties, other_topic,
+};
+use crate::{once, world, world_of};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -16,6 +18,17 @@ pub(crate) fn trials() -> Vec<Trial> {
         once(
             "a_topic_that_is_replaced_does_not_disturb_the_other",
             || other_topic(&world(), Connections),
+        ),
+        once("a_partition_that_moves_does_not_disturb_the_other", || {
+            other_partition(&world(), Connections);
+        }),
+        once(
+            "properties_that_change_do_not_disturb_another_cluster",
+            || other_properties(&world(), Connections),
+        ),
+        once(
+            "a_cluster_that_hangs_while_another_leaves_does_not_disturb_a_third",
+            || hung_cluster(&world_of(&["a", "b", "c"]), Connections),
         ),
     ]
 }

@@ -339,13 +339,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         };
         let held = self.tick_is_held();
         self.tell_stall(held && now >= self.ticks.due + STALL_TOLD_AFTER, held);
-        if self.ticks.undurable() >= self.options.ticks_waiting_max {
-            self.ticks.held = true;
-        } else if std::mem::take(&mut self.ticks.held) && !last {
-            // Readers emit nothing while too many ticks wait. If the open tick were closed as soon as
-            // that is over, a log that is slower than the ticks would stop reading for ever.
-            self.ticks.due = self.ticks.due.max(now + self.options.tick_interval);
-        }
         if held || now < self.ticks.due {
             return;
         }
@@ -372,7 +365,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         });
     }
 
-    /// Tells once that reading waits for the log, and once that it goes on.
+    /// Tells once that ticks wait for long, and once that it is over.
     fn tell_stall(&mut self, long: bool, held: bool) {
         if long && !self.stalled {
             self.stalled = true;
@@ -380,7 +373,8 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 "binding log",
                 HealthStatus::Waiting,
                 format!(
-                    "{} ticks wait to become durable; nothing is read until the log answers",
+                    "{} ticks wait to become durable; until then no other ends, and reading stops \
+                     when it is full",
                     self.ticks.undurable()
                 ),
             )));
@@ -389,7 +383,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.tell(SourceEvent::Health(Health::new(
                 "binding log",
                 HealthStatus::Well,
-                "answers again; reading goes on",
+                "answers again; ticks become durable",
             )));
         }
     }

@@ -18,7 +18,7 @@ pub struct CoordinatorOptions {
     pub bounded: bool,
     /// How long a tick stays open.
     pub tick_interval: Duration,
-    /// How many closed ticks may wait for the log.
+    /// How many closed ticks may wait to become durable; then the open one stays open.
     pub ticks_waiting_max: usize,
     /// How far ahead of the open tick ticks are reserved in the log.
     pub reserve_ahead: Duration,

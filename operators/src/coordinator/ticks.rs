@@ -39,8 +39,6 @@ pub(super) struct Ticks<S: Split> {
     pub(super) unreserved: bool,
     /// How many times as far as was asked for ticks are reserved ahead.
     pub(super) reserve_times: u32,
-    /// Whether too many ticks waited for the log when it was last looked at.
-    pub(super) held: bool,
     pub(super) ending: Ending,
 }
 
@@ -80,7 +78,6 @@ impl<S: Split> Ticks<S> {
             asked: Tick::default(),
             unreserved: false,
             reserve_times: 1,
-            held: false,
             ending: Ending::No,
         }
     }

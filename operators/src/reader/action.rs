@@ -11,8 +11,6 @@ use crate::tick::Tick;
 /// What a reader is told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReaderOptions {
-    /// How many closed ticks may wait for the log before nothing is emitted.
-    pub ticks_waiting_max: usize,
     /// How often in a row what reads a split may crash before the split is quarantined.
     pub crashes_max: u32,
     /// How long a split with a lag may bring nothing before it is read again.
@@ -22,7 +20,6 @@ pub struct ReaderOptions {
 impl Default for ReaderOptions {
     fn default() -> Self {
         Self {
-            ticks_waiting_max: 4,
             crashes_max: 5,
             stuck_after: Duration::from_secs(30),
         }

@@ -273,7 +273,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
             return;
         }
         let room = self.room(now);
-        let (Some(tick), Some(room)) = (self.state.emitting_at(), room) else {
+        let (Some(tick), Some(room)) = (self.state.open(), room) else {
             return;
         };
         if admission.is_some() || self.parked_by_replay {

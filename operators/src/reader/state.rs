@@ -35,7 +35,6 @@ pub struct ReaderState<S: Split, B> {
     open: Option<Tick>,
     /// Closed ticks that are not durable, oldest first.
     undurable: VecDeque<Tick>,
-    ending: bool,
     /// Ticks that are given again, before the first one opens.
     pub(super) replaying: Option<Replaying<S>>,
     /// What was emitted at the open tick, by assignment.
@@ -60,7 +59,7 @@ pub struct ReaderState<S: Split, B> {
 impl<S: Split, B: Hash> Hash for ReaderState<S, B> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.id, &self.options, &self.metadata, &self.held).hash(hasher);
-        (&self.open, &self.undurable, self.ending).hash(hasher);
+        (&self.open, &self.undurable).hash(hasher);
         (&self.moved, &self.errors, self.open_bytes).hash(hasher);
         (&self.retries, &self.actions, &self.replaying).hash(hasher);
         (self.emitted_until, &self.full).hash(hasher);
@@ -108,7 +107,6 @@ impl<S: Split, B> ReaderState<S, B> {
             held: BTreeMap::new(),
             open: None,
             undurable: VecDeque::new(),
-            ending: false,
             replaying: None,
             moved: BTreeMap::new(),
             errors: Vec::new(),
@@ -136,13 +134,7 @@ impl<S: Split, B> ReaderState<S, B> {
         self.retries.keys().next().map(|(at, _)| *at)
     }
 
-    /// The tick to emit at, or `None` while nothing may be emitted.
-    pub fn emitting_at(&self) -> Option<Tick> {
-        let waiting = self.undurable.len() >= self.options.ticks_waiting_max;
-        self.open.filter(|_| !self.ending && !waiting)
-    }
-
-    /// The tick that is open.
+    /// The tick that is open, at which is emitted; `None` while nothing may be.
     pub fn open(&self) -> Option<Tick> {
         self.open
     }
@@ -179,7 +171,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 }
             }
             Directive::Tick { close, open, last } => {
-                if self.emitting_at().is_some() {
+                if self.open.is_some() {
                     self.emitted_until = self.full.reading_time(now);
                 }
                 self.tick(close, open, last, now);
@@ -450,8 +442,8 @@ impl<S: Split, B> ReaderState<S, B> {
         }
         self.open_bytes = 0;
         self.full.told = false;
-        self.ending = last && !defect::is(Defect::LastTickReadsOn);
-        self.open = (!self.ending).then_some(open);
+        let ending = last && !defect::is(Defect::LastTickReadsOn);
+        self.open = (!ending).then_some(open);
     }
 
     fn durable(&mut self, tick: Tick) {

@@ -23,10 +23,7 @@ const A: Letter = Letter('a');
 fn reading_a() -> State {
     let mut state = State::new(
         ReaderProfile::new(ReaderId(3)),
-        ReaderOptions {
-            ticks_waiting_max: 2,
-            ..ReaderOptions::default()
-        },
+        ReaderOptions::default(),
         Configuration::new(),
     );
     metadata(&mut state, 1, "ab");
@@ -247,43 +244,21 @@ fn a_split_that_brings_nothing_after_a_failure_is_read_again_too() {
     assert!(state.poll_timeout().is_some());
 }
 
-/// With a log slower than the ticks a reader emits in a small part of the time. If the lags were never
-/// looked at just then, a split that was stuck was never read again; and one of which nothing could be
-/// emitted for long is not stuck.
 #[test]
-fn a_split_is_stuck_by_the_ticks_in_which_it_could_have_moved() {
+fn reading_goes_on_while_ticks_wait_and_stops_after_the_last() {
     let mut state = reading_a();
-    let long = NOW + ReaderOptions::default().stuck_after;
-    tick(&mut state, Some(1), 2, false);
-    tick(&mut state, Some(2), 3, false);
-    assert_eq!(state.emitting_at(), None);
-    state.handle_lags(vec![(A, SplitEpoch(1), 5)], long);
-    assert_eq!(state.poll_timeout(), None, "nothing could be emitted");
-
-    state.handle_directive(Directive::Durable(Tick(1)), long);
-    tick_at(&mut state, Some(3), 4, false, long);
-    assert_eq!(state.emitting_at(), None);
-    state.handle_lags(vec![(A, SplitEpoch(1), 5)], long);
-
-    assert!(state.poll_timeout().is_some());
-}
-
-#[test]
-fn reading_stops_while_too_many_ticks_wait_and_after_the_last() {
-    let mut state = reading_a();
-    tick(&mut state, Some(1), 2, false);
-    assert_eq!(state.emitting_at(), Some(Tick(2)));
-    tick(&mut state, Some(2), 3, false);
-    assert_eq!(state.emitting_at(), None);
-
-    state.handle_directive(Directive::Durable(Tick(1)), NOW);
-    assert_eq!(state.emitting_at(), Some(Tick(3)));
-    tick(&mut state, Some(3), 4, true);
-    state.handle_directive(Directive::Durable(Tick(2)), NOW);
-    assert_eq!(state.emitting_at(), None);
+    for closed in 1..10 {
+        tick(&mut state, Some(closed), closed + 1, false);
+        assert_eq!(state.open(), Some(Tick(closed + 1)));
+    }
+    tick(&mut state, Some(10), 11, true);
+    assert_eq!(state.open(), None);
+    for durable in 1..10 {
+        state.handle_directive(Directive::Durable(Tick(durable)), NOW);
+    }
     actions(&mut state);
 
-    state.handle_directive(Directive::Durable(Tick(3)), NOW);
+    state.handle_directive(Directive::Durable(Tick(10)), NOW);
 
     assert_eq!(actions(&mut state), [ReaderAction::Finish]);
 }

@@ -273,9 +273,7 @@ impl Rig {
     /// Fetchers that do not hang bring all there is.
     pub(crate) fn read(&mut self) {
         for reader in 0..self.model.readers.len() {
-            if self.hung.contains(&reader)
-                || self.model.readers[reader].state.emitting_at().is_none()
-            {
+            if self.hung.contains(&reader) || self.model.readers[reader].state.open().is_none() {
                 continue;
             }
             let told: Vec<Leaf> = self.model.readers[reader].fetcher.keys().copied().collect();

@@ -208,7 +208,7 @@ fn reading(index: usize, reader: &Reader, model: &Model, steps: &mut Vec<Step>) 
         steps.push(Step::Retry(index));
     }
     // The operator polls only while something may be emitted.
-    let emitting = reader.state.emitting_at().is_some();
+    let emitting = reader.state.open().is_some();
     for (split, fetching) in &reader.fetching {
         let more = fetching.next < model.records;
         if more && emitting {

@@ -13,8 +13,8 @@ use timely_splits::tick::Tick;
 
 use crate::ledger::{Ledger, Violation};
 use crate::letters::{Letter, Letters};
+use crate::now;
 use crate::part::Part;
-use crate::{TICKS_WAITING_MAX, now};
 
 /// The real state of a reader, with everything around it modelled.
 #[derive(Clone, Debug, Hash)]
@@ -50,10 +50,7 @@ pub(crate) struct Fetching {
 impl Reader {
     pub(crate) fn new(index: usize, piece: u64) -> Self {
         let id = ReaderId(index);
-        let options = ReaderOptions {
-            ticks_waiting_max: TICKS_WAITING_MAX,
-            ..ReaderOptions::default()
-        };
+        let options = ReaderOptions::default();
         Self {
             id,
             state: ReaderState::new(ReaderProfile::new(id), options, Configuration::new()),
@@ -137,7 +134,7 @@ impl Reader {
     /// The piece that the fetcher hands over next, if it has one and the operator polls.
     fn piece(&self, split: Letter) -> Option<(Tick, Piece<Letter, ()>)> {
         let piece = self.fetching.get(&split)?.piece(split, self.piece);
-        Some((self.state.emitting_at()?, piece))
+        Some((self.state.open()?, piece))
     }
 
     pub(crate) fn read(
@@ -156,7 +153,7 @@ impl Reader {
     }
 
     pub(crate) fn late(&mut self, ledger: &mut Part<Ledger>) -> Result<(), Violation> {
-        match (self.state.emitting_at(), self.late.pop_front()) {
+        match (self.state.open(), self.late.pop_front()) {
             (Some(tick), Some(piece)) => self.hand_over(tick, &piece, ledger),
             _ => Ok(()),
         }
@@ -180,7 +177,7 @@ impl Reader {
         split: Letter,
         ledger: &mut Part<Ledger>,
     ) -> Result<(), Violation> {
-        let tick = self.state.emitting_at();
+        let tick = self.state.open();
         if let (Some(tick), Some(piece)) = (tick, self.state.unpark(&split)) {
             self.hand_over(tick, &piece, ledger)?;
             self.state.resume(&split);

@@ -108,7 +108,7 @@ impl Simulation {
         let random = &mut self.ports[reader].random;
         self.model.offer_again(reader, || random.chance(held_back));
         for _ in 0..3 {
-            if self.model.readers[reader].state.emitting_at().is_none() {
+            if self.model.readers[reader].state.open().is_none() {
                 return;
             }
             let Some(fetched) = self.ports[reader].fetched.pop_front() else {

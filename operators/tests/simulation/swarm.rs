@@ -149,7 +149,6 @@ impl Swarm {
         Settings {
             coordinator,
             reader: ReaderOptions {
-                ticks_waiting_max: self.ticks_waiting_max,
                 crashes_max: self.crashes_max,
                 stuck_after: self.stuck_after,
             },

@@ -1,9 +1,13 @@
 //! The clusters that a scenario runs on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use timely_kafka::embedded::{EmbeddedCluster, EmbeddedRecord};
 use timely_kafka::model::ClientProperties;
+
+/// Longer than any deadline.
+const FOR_EVER: Duration = Duration::from_secs(3_600);
 
 /// Clusters by their names.
 pub(crate) trait Brokers: Send + Sync {
@@ -14,6 +18,9 @@ pub(crate) trait Brokers: Send + Sync {
 
     /// Writes numbers to a partition, and returns when they are acknowledged.
     fn write(&self, cluster: &str, topic: &str, partition: i32, numbers: &[u64]);
+
+    /// Has a cluster take requests and answer none, from here on.
+    fn hang(&self, cluster: &str);
 }
 
 /// Clusters in this process.
@@ -49,5 +56,10 @@ impl Brokers for Embedded {
             .map(|number| EmbeddedRecord::value(number.to_string()));
         let written = self.cluster(cluster).produce(topic, partition, records);
         written.expect("the cluster is up");
+    }
+
+    fn hang(&self, cluster: &str) {
+        let hangs = self.cluster(cluster).delay(FOR_EVER);
+        hangs.expect("the brokers do it");
     }
 }

@@ -79,6 +79,8 @@ pub(crate) struct Plan {
     pub(crate) properties: ClientProperties,
     pub(crate) tick: Duration,
     pub(crate) discovery: Duration,
+    /// How long a tick waits for what its records were read of.
+    pub(crate) identified_within: Duration,
     /// Whether the log holds back what binds records until the gate is opened.
     pub(crate) gated: bool,
     /// Whether the log answers what records a start only when the gate is opened.
@@ -113,6 +115,7 @@ impl Plan {
             properties: ClientProperties::new(),
             tick: Duration::from_millis(20),
             discovery: Duration::from_millis(500),
+            identified_within: Duration::from_secs(2),
             gated: false,
             starts_held: false,
             log: None,
@@ -172,6 +175,7 @@ impl Plan {
             .properties(self.properties.clone())
             .tick_interval(self.tick)
             .discovery_interval(self.discovery)
+            .identify_within(self.identified_within)
             .resume(self.going_on.resume())
             .log(WatchedLog::new(self, sink, gate))
             .build()

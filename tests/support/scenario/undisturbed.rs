@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use timely_kafka::ReaderId;
+use timely_kafka::model::{ClusterId, KafkaSplit, Partition, TopicName};
+
 use super::brokers::Brokers;
 use super::exactly::assert_exact;
 use super::load::{SteadyLoad, longest_pause};
+use super::observed::State;
 use super::plan::Backend;
 use super::run::Run;
 use super::world::{Described, World};
@@ -30,19 +34,12 @@ pub(crate) trait Witness<B> {
 
 /// S5: `a` is read on while `b` joins and leaves.
 pub(crate) fn other_cluster<B: Brokers + 'static>(world: &World<B>, witness: impl Witness<B>) {
-    for cluster in ["a", "b"] {
-        world.brokers.create_topic(cluster, "orders", 2);
-    }
-    world.write("b", "orders", 2, OTHERS..OTHERS + 10);
-    let steps = [Described::orders(&["a", "b"]), Described::orders(&["a"])];
-
-    Load {
-        world,
-        topic: "orders",
-        splits: 2,
-        others: 10,
-    }
-    .goes_on(&Described::orders(&["a"]), &steps, witness);
+    let others = orders_on_all(world, &["b"]);
+    let steps = [
+        Step::Answer(Described::orders(&["a", "b"])),
+        Step::Answer(Described::orders(&["a"])),
+    ];
+    Load::orders(world, 2, others).goes_on(&Described::orders(&["a"]), &steps, witness);
 }
 
 /// S19: one topic is read on while another takes the place of a third.
@@ -60,10 +57,72 @@ pub(crate) fn other_topic<B: Brokers + 'static>(world: &World<B>, witness: impl 
         splits: 4,
         others: 20,
     }
-    .goes_on(&described("old"), &[described("new")], witness);
+    .goes_on(
+        &described("old"),
+        &[Step::Answer(described("new"))],
+        witness,
+    );
 }
 
-/// A steady load on a topic of `a`, and how many records come from elsewhere.
+/// Partition 0 is read on while partition 1 moves to the other worker, and back.
+pub(crate) fn other_partition<B: Brokers + 'static>(world: &World<B>, witness: impl Witness<B>) {
+    let others = orders_on_all(world, &[]);
+    Load::orders(world, 2, others).goes_on(
+        &Described::orders(&["a"]),
+        &[Step::Move, Step::Move],
+        witness,
+    );
+}
+
+/// S20: `a` is read on while the properties of `b` change.
+pub(crate) fn other_properties<B: Brokers + 'static>(world: &World<B>, witness: impl Witness<B>) {
+    let others = orders_on_all(world, &["b"]);
+    let properties = world.brokers.properties("b").with("client.id", "another");
+    let changed = Described::orders(&["a", "b"]).cluster("b", properties);
+    Load::orders(world, 4, others).goes_on(
+        &Described::orders(&["a", "b"]),
+        &[Step::Answer(changed)],
+        witness,
+    );
+}
+
+/// S14: `a` is read on while `c` hangs, `b` leaves, and then `c` does. The world has a cluster `c` too.
+pub(crate) fn hung_cluster<B: Brokers + 'static>(world: &World<B>, witness: impl Witness<B>) {
+    let others = orders_on_all(world, &["b", "c"]);
+    let steps = [
+        Step::Hang("c"),
+        Step::Answer(Described::orders(&["a", "c"])),
+        Step::Answer(Described::orders(&["a"])),
+    ];
+    let before = Described::orders(&["a", "b", "c"]);
+    Load::orders(world, 6, others).goes_on(&before, &steps, witness);
+}
+
+/// Makes a topic of two partitions on `a` and on `others`, with ten records on each of these; says how many
+/// records that are.
+fn orders_on_all<B: Brokers + 'static>(world: &World<B>, others: &[&str]) -> u64 {
+    world.brokers.create_topic("a", "orders", 2);
+    let mut written = 0;
+    for cluster in others {
+        world.brokers.create_topic(cluster, "orders", 2);
+        let numbers = OTHERS + written..OTHERS + written + 10;
+        world.write(cluster, "orders", 2, numbers);
+        written += 10;
+    }
+    written
+}
+
+/// A change of what partition 0 of the load has nothing to do with.
+enum Step {
+    /// The metadata service answers so.
+    Answer(Described),
+    /// Partition 1 of `a` is given to the other one of two workers.
+    Move,
+    /// A cluster of this name hangs.
+    Hang(&'static str),
+}
+
+/// A steady load on partition 0 of a topic of `a`, and how many records come from elsewhere.
 struct Load<'a, B> {
     world: &'a World<B>,
     topic: &'static str,
@@ -72,9 +131,18 @@ struct Load<'a, B> {
     others: u64,
 }
 
-impl<B: Brokers + 'static> Load<'_, B> {
+impl<'a, B: Brokers + 'static> Load<'a, B> {
+    fn orders(world: &'a World<B>, splits: usize, others: u64) -> Self {
+        Self {
+            world,
+            topic: "orders",
+            splits,
+            others,
+        }
+    }
+
     /// Reads with and without changes, prints the longest pauses, and asserts what must be true.
-    fn goes_on(&self, before: &Described, steps: &[Described], mut witness: impl Witness<B>) {
+    fn goes_on(&self, before: &Described, steps: &[Step], mut witness: impl Witness<B>) {
         let (world, topic) = (self.world, self.topic);
         world.publish(before);
         let load = SteadyLoad::start(&world.brokers.properties("a"), topic);
@@ -85,12 +153,22 @@ impl<B: Brokers + 'static> Load<'_, B> {
             state.balanced(self.splits)
         });
         let without = self.pause_during(&run, || self.await_part(&run));
+        let assigned = self.assigned(&run);
+        assert!(assigned > 0, "the story tells of assignments");
 
         witness.before(&world.brokers);
         let with = self.pause_during(&run, || {
-            for (epoch, step) in (2..).zip(steps) {
-                world.publish(step);
-                run.await_epoch(epoch);
+            let mut epoch = 1;
+            for step in steps {
+                match step {
+                    Step::Answer(described) => {
+                        world.publish(described);
+                        epoch += 1;
+                        run.await_epoch(epoch);
+                    }
+                    Step::Move => self.move_other(&run),
+                    Step::Hang(cluster) => world.brokers.hang(cluster),
+                }
                 self.await_part(&run);
             }
         });
@@ -102,9 +180,41 @@ impl<B: Brokers + 'static> Load<'_, B> {
             steps.len()
         ));
         witness.after(&world.brokers, topic);
+        assert_eq!(self.assigned(&run), assigned, "it is assigned once");
         assert!(with < PAUSE_MAX, "{with:?}");
         let all = (0..written).chain(OTHERS..OTHERS + self.others);
         run.end().with(|state| assert_exact(state, all));
+    }
+
+    /// The name of a partition of the topic, as the story has it.
+    fn split(&self, partition: i32) -> KafkaSplit {
+        let cluster = ClusterId::new("a").expect("it is a name");
+        let topic = TopicName::new(self.topic).expect("it is a name");
+        KafkaSplit::new(cluster, topic, Partition(partition))
+    }
+
+    /// How often partition 0 was assigned.
+    fn assigned(&self, run: &Run) -> usize {
+        let assigned = format!("split {}: assigned to worker ", self.split(0));
+        run.observed.with(|state| {
+            let lines = state.told.iter();
+            lines
+                .filter(|(_, line)| line.starts_with(&assigned))
+                .count()
+        })
+    }
+
+    /// Gives partition 1 to the other worker, and waits until it has it.
+    fn move_other(&self, run: &Run) {
+        let split = self.split(1);
+        let name = format!("split {split}");
+        let owner = |state: &State| state.owners().get(name.as_str()).map(|&one| one.to_owned());
+        let before = run.observed.with(owner);
+        let other = usize::from(before.as_deref() == Some("0"));
+        run.control().move_split(split, ReaderId(other));
+        run.wait("the other partition has moved", |state| {
+            owner(state) == Some(other.to_string())
+        });
     }
 
     /// The longest time between two batches of partition 0 while `act` goes on.

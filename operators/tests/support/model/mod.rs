@@ -355,7 +355,7 @@ impl Model {
         }
     }
 
-    /// A fetcher hands something over; the reader must be [emitting](ReaderState::emitting_at).
+    /// A fetcher hands something over; a tick must be [open](ReaderState::open).
     pub(crate) fn fetched(&mut self, reader: usize, fetched: Fetched<Leaf, Batch>) -> Verdict {
         let verdict = match fetched {
             Fetched::Piece(piece) => self.piece(reader, &piece),
@@ -387,7 +387,7 @@ impl Model {
     fn piece(&mut self, reader: usize, piece: &Piece<Leaf, Batch>) -> Verdict {
         let piece = &self.up_to_stop(reader, piece);
         let state = &mut self.readers[reader].state;
-        let tick = state.emitting_at().expect("asked before");
+        let tick = state.open().expect("asked before");
         let verdict = state.handle_piece(piece, self.now);
         tell!(
             self,
@@ -417,7 +417,7 @@ impl Model {
 
     /// Offers pieces that were held back again, and holds them again if `hold` says so.
     pub(crate) fn offer_again(&mut self, reader: usize, mut hold: impl FnMut() -> bool) {
-        if self.readers[reader].state.emitting_at().is_none() {
+        if self.readers[reader].state.open().is_none() {
             return;
         }
         for leaf in self.readers[reader].state.parked() {

@@ -1,0 +1,256 @@
+//! What a change of clusters costs those that it does not name, under load.
+//!
+//! ```text
+//! cargo bench --bench change [-- --rounds N --rate RECORDS --seconds N]
+//! cargo bench --bench change -- --only none --only remove --rounds 11
+//! ```
+//!
+//! A process has embedded clusters: `a` and `b` with 192 partitions each that hold 45,000 records of 100
+//! bytes; `c` and `d` with 24, to which a record a millisecond is written; `e` with 24 of a thousand
+//! records. Another one reads `a` to `d` with two workers, ticks of 100 ms, its log in a folder and a probe,
+//! as fast as it can, and is another one for each measurement. With `--rate` so many records a second are
+//! written to `a` and `b` instead, which have 48 partitions each then. Half a second after a measurement has
+//! begun there is a change, in turn, so that what disturbs the machine disturbs all of them:
+//!
+//! * `none`: there is none;
+//! * `add`: the metadata lists `e` too;
+//! * `remove`: it lists `c` no more;
+//! * `move`: every tenth partition of `a` and `b` is moved to the other worker;
+//! * `properties`: `c` has another `client.id`;
+//! * `hang`: `d` hangs from before the measurement on, and `c` is removed;
+//! * `remove-hung`: `d` hangs likewise, and is removed itself.
+//!
+//! Printed are, as a line of JSON each time and a table of medians with the least and the most:
+//!
+//! * `rate`: what was read of `a` and `b`, in a second;
+//! * `pause`: the longest time between two batches of `a` on one worker, or two of `b`;
+//! * `silence`: the longest time between two batches of one partition of them that does not move;
+//! * `affected`: the same of those that move, or whose cluster changes and stays;
+//! * `first`, `all`: from the answer of the metadata service until a record of `e` is there, and one of each
+//!   partition;
+//! * `frontier`: the longest time for which the frontier stayed;
+//! * `connections`: how many were made to `a` and `b`, by their own lists of requests;
+//! * `again`: how often a partition of them that does not move was assigned again or stopped being read,
+//!   without which nothing of it is fetched twice.
+//!
+//! The last two must be zero; the benchmark fails if they are not. A partition that was read to its end is
+//! left out of `silence`; the lines of JSON say how many `ended`, and with many of them take fewer seconds.
+#![expect(clippy::print_stdout, reason = "what a benchmark is for")]
+
+#[path = "../support/child.rs"]
+mod child;
+mod clusters;
+#[path = "../support/figures.rs"]
+mod figures;
+mod load;
+mod reader;
+mod seen;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::Write;
+
+use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use child::Role as Process;
+use figures::spread;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The topic, and the name of the stream.
+const NAME: &str = "change";
+
+/// The clusters that no change names.
+const UNNAMED: [&str; 2] = ["a", "b"];
+
+/// Measures what a change costs those that it does not name.
+#[derive(Clone, Debug, Parser)]
+struct Arguments {
+    /// How many records are written a second to the clusters that no change names; without it they are
+    /// full, and are read as fast as can be.
+    #[arg(long)]
+    rate: Option<u64>,
+    /// How long one measurement is, in seconds.
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
+    /// How often each is measured.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// The changes; without it all.
+    #[arg(long, value_enum)]
+    only: Vec<Change>,
+    /// Says what this process is to do; used by the benchmark itself.
+    #[arg(long, value_enum, hide = true)]
+    role: Option<Role>,
+    /// Where the clusters are, in JSON.
+    #[arg(long, hide = true)]
+    servers: Option<String>,
+    /// Passed by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Role {
+    Serve,
+    Read,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Change {
+    None,
+    Add,
+    Remove,
+    Move,
+    Properties,
+    Hang,
+    RemoveHung,
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Add => "add",
+            Self::Remove => "remove",
+            Self::Move => "move",
+            Self::Properties => "properties",
+            Self::Hang => "hang",
+            Self::RemoveHung => "remove-hung",
+        }
+    }
+}
+
+impl Arguments {
+    fn rate_in_words(&self) -> Option<String> {
+        self.rate.map(|rate| format!("--rate={rate}"))
+    }
+
+    /// How many partitions a cluster has.
+    fn partitions(&self, cluster: &str) -> i32 {
+        match (UNNAMED.contains(&cluster), self.rate) {
+            (true, None) => 192,
+            (true, Some(_)) => 48,
+            (false, _) => 24,
+        }
+    }
+}
+
+/// What one measurement came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Measurement {
+    change: String,
+    records_per_second: f64,
+    pause_ms: f64,
+    silence_ms: Option<f64>,
+    affected_ms: Option<f64>,
+    first_ms: Option<f64>,
+    all_ms: Option<f64>,
+    frontier_ms: f64,
+    connections: usize,
+    again: usize,
+    ended: usize,
+}
+
+fn main() -> Outcome<()> {
+    let arguments = Arguments::parse();
+    match (
+        arguments.role,
+        &arguments.servers,
+        arguments.only.as_slice(),
+    ) {
+        (None, ..) => measure_all(&arguments),
+        (Some(Role::Serve), ..) => clusters::serve(&arguments),
+        (Some(Role::Read), Some(servers), [change]) => {
+            reader::read(&arguments, &serde_json::from_str(servers)?, *change)
+        }
+        (Some(Role::Read), ..) => Err("--role read needs --servers and one change".into()),
+    }
+}
+
+/// Measures every change in every round.
+fn measure_all(arguments: &Arguments) -> Outcome<()> {
+    let mut words = vec!["--role=serve".to_owned()];
+    words.extend(arguments.rate_in_words());
+    let mut server = Process::start(&words)?;
+    let changes = match arguments.only.as_slice() {
+        [] => Change::value_variants(),
+        some => some,
+    };
+    let mut all = Vec::new();
+    for _ in 0..arguments.rounds {
+        for change in changes {
+            let measured = measure(arguments, &mut server, *change)?;
+            println!("{}", serde_json::to_string(&measured)?);
+            all.push(measured);
+        }
+    }
+    print_table(changes, &all);
+    let disturbed = all.iter().any(|one| one.connections + one.again > 0);
+    if disturbed {
+        return Err("what a change does not name was connected to or assigned again".into());
+    }
+    Ok(())
+}
+
+/// Measures once, in a process.
+fn measure(arguments: &Arguments, server: &mut Process, change: Change) -> Outcome<Measurement> {
+    say(server, "fresh")?;
+    let mut words = vec!["--role=read".to_owned()];
+    words.push(format!("--servers={}", server.hear()?));
+    words.push(format!("--seconds={}", arguments.seconds));
+    words.push(format!("--only={}", change.name()));
+    words.extend(arguments.rate_in_words());
+    let mut reader = Process::start(&words)?;
+    reader.hear()?; // It reads all partitions, and what started has calmed down.
+    let hangs = matches!(change, Change::Hang | Change::RemoveHung);
+    say(server, if hangs { "track-and-hang" } else { "track" })?;
+    server.hear()?;
+    say(&mut reader, "go")?;
+    let mut measured: Measurement = serde_json::from_str(&reader.hear()?)?;
+    say(server, "counts")?;
+    let connections: BTreeMap<String, usize> = serde_json::from_str(&server.hear()?)?;
+    measured.connections = UNNAMED.iter().filter_map(|one| connections.get(*one)).sum();
+    Ok(measured)
+}
+
+/// Says a line to a process.
+fn say(process: &mut Process, line: &str) -> Outcome<()> {
+    let input = process.input.as_mut().ok_or("the process has no input")?;
+    writeln!(input, "{line}")?;
+    Ok(())
+}
+
+fn print_table(changes: &[Change], all: &[Measurement]) {
+    println!();
+    println!(
+        "{:<12} {:>20} {:>22} {:>22} {:>22} {:>22} {:>22} {:>22} {:>12} {:>6}",
+        "",
+        "rate, M/s",
+        "pause, ms",
+        "silence, ms",
+        "affected, ms",
+        "first, ms",
+        "all, ms",
+        "frontier, ms",
+        "connections",
+        "again"
+    );
+    for change in changes {
+        let of_change = || all.iter().filter(|one| one.change == change.name());
+        println!(
+            "{:<12} {:>20} {:>22} {:>22} {:>22} {:>22} {:>22} {:>22} {:>12} {:>6}",
+            change.name(),
+            spread(of_change().map(|one| one.records_per_second / 1e6)),
+            spread(of_change().map(|one| one.pause_ms)),
+            spread(of_change().filter_map(|one| one.silence_ms)),
+            spread(of_change().filter_map(|one| one.affected_ms)),
+            spread(of_change().filter_map(|one| one.first_ms)),
+            spread(of_change().filter_map(|one| one.all_ms)),
+            spread(of_change().map(|one| one.frontier_ms)),
+            of_change().map(|one| one.connections).sum::<usize>(),
+            of_change().map(|one| one.again).sum::<usize>(),
+        );
+    }
+}
