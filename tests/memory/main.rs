@@ -9,8 +9,8 @@
 //! many ticks of 10 ms: 6,000 are a minute.
 //!
 //! Seen to fail with small records, at 229 MiB for a budget of 32, when a queue of the client was consumed in
-//! part: see `KafkaFetcher::drain`; and with compressed ones when a fetch could bring 2 MiB. With a stop of a minute
-//! everything was fetched again while a split was taken for stuck without regard to its user.
+//! part: see `KafkaFetcher::drain`. With a stop of 45 seconds splits were read again while one was taken for stuck
+//! without regard to its user.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

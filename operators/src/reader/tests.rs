@@ -434,8 +434,8 @@ fn a_split_is_not_stuck_while_there_is_no_room() {
 #[test]
 fn a_full_tick_is_told_once_and_only_if_closing_it_makes_room() {
     let mut state = reading_a();
-    let told = |state: &mut State| {
-        let all = actions(state);
+    let told = |reader: &mut State| {
+        let all = actions(reader);
         let full = all.into_iter().filter_map(|action| match action {
             ReaderAction::Report(Report::Full { tick, .. }) => Some(tick),
             _ => None,
