@@ -5,7 +5,7 @@ use std::time::Duration;
 use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::fetcher::{Fetched, FetcherDown};
 use timely_splits::loss::LossPolicy;
-use timely_splits::protocol::Command;
+use timely_splits::protocol::{Command, Report};
 use timely_splits::split::Split;
 use timely_splits::tick::Tick;
 
@@ -245,7 +245,8 @@ impl Simulation {
             Stage::Balancing
                 if wrong.is_none()
                     && self.is_balanced()
-                    && self.ports.iter().all(Port::is_drained) =>
+                    && self.ports.iter().all(Port::is_drained)
+                    && !self.is_told_of_moves() =>
             {
                 Stage::Quiet(revokes, 0)
             }
@@ -260,6 +261,16 @@ impl Simulation {
             }
             stage => stage,
         }
+    }
+
+    /// Whether something is on its way to the coordinator by which it may move splits: that it is to balance,
+    /// or that a reader has one less.
+    fn is_told_of_moves(&self) -> bool {
+        let reports = self.model.readers.iter().flat_map(|reader| &reader.reports);
+        let moves = |report: &Report<Leaf>| {
+            matches!(report, Report::Command { .. } | Report::Released { .. })
+        };
+        reports.into_iter().any(moves)
     }
 
     /// Readmits what is quarantined, resumes what is paused, and refills what is drained.
