@@ -34,6 +34,8 @@ mod cluster;
 mod figures;
 mod measurement;
 mod source;
+#[path = "../support/topic.rs"]
+mod topic;
 mod writer;
 
 use std::error::Error;

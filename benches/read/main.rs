@@ -48,6 +48,8 @@ mod native;
 mod report;
 mod server;
 mod source;
+#[path = "../support/topic.rs"]
+mod topic;
 
 use std::error::Error;
 use std::process::{Command, Stdio};

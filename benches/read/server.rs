@@ -3,14 +3,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
 use timely_kafka::embedded::EmbeddedCluster;
-use tokio::runtime::{Builder, Runtime};
 
 use crate::fill::fill;
-use crate::{Arguments, Outcome, TOPIC, told};
+use crate::{Arguments, Outcome, TOPIC, told, topic};
 
 /// The clusters that hold the records. If they are in a process of ours, that ends with this value.
 #[derive(Debug)]
@@ -26,7 +22,7 @@ impl Server {
     /// Starts the process and waits until all records are there.
     pub(crate) fn start(arguments: &Arguments) -> Outcome<Self> {
         if let Some(servers) = &arguments.kafka {
-            create_topic(servers, arguments.partitions())?;
+            topic::create(servers, TOPIC, arguments.partitions())?;
             fill(servers, 0, arguments)?;
             return Ok(Self {
                 servers: vec![servers.clone()],
@@ -64,38 +60,12 @@ impl Drop for Server {
             None => self
                 .servers
                 .iter()
-                .try_for_each(|servers| delete_topic(servers)),
+                .try_for_each(|servers| topic::delete(servers, TOPIC)),
         };
         if let Err(error) = ended {
             eprintln!("the server is left as it is: {error}");
         }
     }
-}
-
-fn admin(servers: &str) -> Outcome<(AdminClient<DefaultClientContext>, Runtime)> {
-    let admin = ClientConfig::new()
-        .set("bootstrap.servers", servers)
-        .create()?;
-    Ok((admin, Builder::new_current_thread().build()?))
-}
-
-fn create_topic(servers: &str, partitions: i32) -> Outcome<()> {
-    let (admin, runtime) = admin(servers)?;
-    let topic = NewTopic::new(TOPIC, partitions, TopicReplication::Fixed(1));
-    let created = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new()))?;
-    for outcome in created {
-        outcome.map_err(|(name, error)| format!("topic {name} is not created: {error}"))?;
-    }
-    Ok(())
-}
-
-fn delete_topic(servers: &str) -> Outcome<()> {
-    let (admin, runtime) = admin(servers)?;
-    let deleted = runtime.block_on(admin.delete_topics(&[TOPIC], &AdminOptions::new()))?;
-    for outcome in deleted {
-        outcome.map_err(|(name, error)| format!("topic {name} is not deleted: {error}"))?;
-    }
-    Ok(())
 }
 
 /// Serves until the input ends.

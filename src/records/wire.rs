@@ -149,7 +149,7 @@ impl<'a> WireBatch<'a> {
     /// The entry of the record that begins at `at`, and where it ends, if it is as nearly all are:
     /// without headers, with numbers of one or two bytes, and with an offset from `offset_min` on.
     ///
-    /// [`record`](Self::record) comes to the same at three times the cost. Here numbers are taken in a
+    /// [`record`](Self::record) comes to the same and costs more. Here numbers are taken in a
     /// register and not byte by byte, so little is kept meanwhile that all of it is in registers, and where
     /// the next one begins is known before the rest of this one is, so that both can be under way.
     #[inline]

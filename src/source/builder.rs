@@ -295,7 +295,7 @@ impl KafkaSourceBuilder {
     }
 
     /// The memory that the source may use for records, about: by default what it shares with the other
-    /// sources of the process, [`MemoryBudget::process`], which is 256 MiB.
+    /// sources of the process, [`MemoryBudget::process`].
     ///
     /// A number of bytes is a budget of its own, and a [`MemoryBudget`] one that it shares with those that
     /// are given clones of it.
