@@ -103,8 +103,11 @@ impl BatchBuilder {
     ///
     /// If key or value have 2 GiB or more, which Kafka does not allow, and in debug builds if the
     /// offset is not greater than that of the record before.
-    // Called for every record: a real call would take as long as the rest of it.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "called for every record: a call, and the record handed over in memory, take as long as the rest"
+    )]
+    #[inline(always)]
     pub fn push(&mut self, record: &RecordParts<'_>) {
         debug_assert!(
             self.index
@@ -245,6 +248,22 @@ mod tests {
         assert_eq!(place_of(&third), place);
         assert_eq!(third.len(), 2_000);
         assert!((third.bytes()..=2 * third.bytes()).contains(&third.memory_bytes()));
+    }
+
+    #[test]
+    fn what_came_back_last_goes_first() {
+        let mut builder = BatchBuilder::new();
+        let batches = [0; 3].map(|_| batch_of(&mut builder, 2_000));
+        let places: Vec<_> = batches.iter().map(place_of).collect();
+        for batch in batches {
+            drop(batch);
+        }
+
+        let again = [0; 3].map(|_| batch_of(&mut builder, 2_000));
+
+        let order = |place: &_| places.iter().position(|one| one == place);
+        let order: Vec<_> = again.iter().map(place_of).map(|at| order(&at)).collect();
+        assert_eq!(order, [Some(2), Some(1), Some(0)]);
     }
 
     #[test]

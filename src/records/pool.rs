@@ -1,8 +1,9 @@
 //! Memory of batches that are gone, for those to come.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use bytemuck::Pod;
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// How many vectors wait at most.
 ///
@@ -12,25 +13,53 @@ const WAITING_MAX: usize = 16;
 
 /// Vectors that come back, from whichever thread they are dropped on.
 ///
+/// The one that came last goes first: it is the one that is still in a cache.
+///
 /// # Invariants
 ///
 /// What waits is empty, and has room for as much as it should, and twice as much at most.
 #[derive(Clone, Debug)]
 pub(super) struct Pool<V> {
     capacity: usize,
-    home: Sender<Vec<V>>,
-    waiting: Receiver<Vec<V>>,
+    home: Home<V>,
+}
+
+/// Where vectors wait. It is locked for no longer than it takes to move one.
+#[derive(Debug)]
+struct Home<V>(Arc<Mutex<Vec<Vec<V>>>>);
+
+impl<V> Home<V> {
+    fn take(&self) -> Option<Vec<V>> {
+        self.lock().pop()
+    }
+
+    /// Lets `vector` wait, unless enough do.
+    fn put(&self, vector: Vec<V>) {
+        let mut waiting = self.lock();
+        if waiting.len() < WAITING_MAX {
+            waiting.push(vector);
+        } else {
+            // It is given back to the system, which takes longer.
+            drop(waiting);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<V>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Clone for Home<V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<V: Pod + Send> Pool<V> {
     /// A pool of vectors with room for `capacity` values.
     pub(super) fn new(capacity: usize) -> Self {
-        let (home, waiting) = bounded(WAITING_MAX);
-        Self {
-            capacity,
-            home,
-            waiting,
-        }
+        let home = Home(Arc::default());
+        Self { capacity, home }
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -41,8 +70,8 @@ impl<V: Pod + Send> Pool<V> {
     #[inline]
     pub(super) fn fill(&self, vector: &mut Vec<V>) {
         if vector.capacity() < self.capacity {
-            *vector =
-                (self.waiting.try_recv()).unwrap_or_else(|_| Vec::with_capacity(self.capacity));
+            let waiting = self.home.take();
+            *vector = waiting.unwrap_or_else(|| Vec::with_capacity(self.capacity));
         }
     }
 
@@ -72,7 +101,7 @@ impl<V: Pod + Send> Pool<V> {
 /// A vector that goes back to its pool.
 struct Lent<V> {
     content: Vec<V>,
-    home: Option<Sender<Vec<V>>>,
+    home: Option<Home<V>>,
 }
 
 impl<V: Pod> AsRef<[u8]> for Lent<V> {
@@ -86,8 +115,7 @@ impl<V> Drop for Lent<V> {
         if let Some(home) = self.home.take() {
             let mut content = std::mem::take(&mut self.content);
             content.clear();
-            // If enough wait already, or the builder is gone, it is given back to the system.
-            drop(home.try_send(content));
+            home.put(content);
         }
     }
 }
