@@ -14,6 +14,9 @@ use crate::meter::{Measurement, Meter};
 use crate::native::Queue;
 use crate::{Arguments, Mode, Outcome, TOPIC, source};
 
+/// The bytes of values in messages that are kept, as many as a source emits at once.
+const KEPT_BYTES: usize = 1 << 20;
+
 /// Reads all records in the way `mode`, those of each cluster on a thread.
 pub(crate) fn measure(arguments: &Arguments, mode: Mode) -> Outcome<Measurement> {
     let mut meter = Meter::start(arguments.records);
@@ -81,10 +84,11 @@ fn read(
     }
     let queue = Queue::of(&consumer, TOPIC, partitions)?;
     consumer.assign(&list)?;
-    if mode == Mode::Batch {
-        queue.read_batches(content, &mut meter)?;
-    } else {
-        queue.read_callbacks(content, &mut meter)?;
+    match mode {
+        Mode::Batch => queue.read_batches(content, &mut meter)?,
+        Mode::Kept => queue.read_kept(content, &mut meter, KEPT_BYTES)?,
+        Mode::Copied => queue.read_copies(content, &mut meter)?,
+        _ => queue.read_callbacks(content, &mut meter)?,
     }
     drop(queue);
     Ok((meter, Box::new(consumer)))

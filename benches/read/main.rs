@@ -16,7 +16,9 @@
 //! * `source`: this crate's source, an operator that counts and a probe, with ticks of 100 ms and the
 //!   log in memory.
 //!
-//! There are two ways more for `--only`: `source-with-file`, the same source with its log in a folder, new
+//! There are ways more for `--only`. Two show what values cost that are copied, as this crate does, and what they would
+//! cost if they were not: `copied`, the callback call that copies each value, and `kept`, the batch call whose
+//! messages are kept until their values are a MiB. And `source-with-file`, the same source with its log in a folder, new
 //! for each measurement, and `source-exchange`, where each batch moves to the worker of its split
 //! before it is counted.
 //!
@@ -128,6 +130,8 @@ enum Mode {
     Stream,
     Batch,
     Callback,
+    Copied,
+    Kept,
     Source,
     SourceWithFile,
     SourceExchange,
@@ -167,6 +171,8 @@ impl Mode {
             Self::Stream => "stream",
             Self::Batch => "batch",
             Self::Callback => "callback",
+            Self::Copied => "copied",
+            Self::Kept => "kept",
             Self::Source => "source",
             Self::SourceWithFile => "source-with-file",
             Self::SourceExchange => "source-exchange",
@@ -287,9 +293,7 @@ fn measure_once(arguments: &Arguments) -> Outcome<()> {
         Mode::Source | Mode::SourceWithFile | Mode::SourceExchange => {
             source::measure(arguments, mode)?
         }
-        Mode::Poll | Mode::Stream | Mode::Batch | Mode::Callback => {
-            baseline::measure(arguments, mode)?
-        }
+        _ => baseline::measure(arguments, mode)?,
     };
     println!("{}", serde_json::to_string(&measurement)?);
     Ok(())

@@ -21,6 +21,12 @@ const WAIT_MS: i32 = 100;
 /// The most records of one batch call.
 const BATCH: usize = 1_000;
 
+/// The size of the buffer that values are copied into.
+const COPIED_BYTES: usize = 256 * 1024;
+
+/// The code of the end of a partition.
+const END: i32 = Code::RD_KAFKA_RESP_ERR__PARTITION_EOF as i32;
+
 /// One queue that the partitions of a consumer are forwarded to.
 pub(crate) struct Queue<'a> {
     raw: *mut sys::rd_kafka_queue_t,
@@ -51,44 +57,95 @@ impl<'a> Queue<'a> {
 
     /// Reads by the batch call.
     pub(crate) fn read_batches(&self, content: Content, meter: &mut Meter) -> Outcome<()> {
+        self.read_in_batches(content, meter, |message, _| {
+            // SAFETY: it came of a batch call, and is given back once, before its client goes.
+            unsafe { sys::rd_kafka_message_destroy(message) };
+        })
+    }
+
+    /// Reads by the batch call, and gives messages back when those that are kept have `most` bytes of values.
+    pub(crate) fn read_kept(
+        &self,
+        content: Content,
+        meter: &mut Meter,
+        most: usize,
+    ) -> Outcome<()> {
+        let mut kept = Kept::default();
+        self.read_in_batches(content, meter, |message, bytes| {
+            kept.messages.push(message);
+            kept.bytes += bytes;
+            if kept.bytes >= most {
+                kept.give_back();
+            }
+        })
+    }
+
+    /// Counts what the batch call gives, and has `dispose` of each message and the bytes of its value.
+    fn read_in_batches(
+        &self,
+        content: Content,
+        meter: &mut Meter,
+        mut dispose: impl FnMut(*mut sys::rd_kafka_message_t, usize),
+    ) -> Outcome<()> {
         let mut batch = [ptr::null_mut::<sys::rd_kafka_message_t>(); BATCH];
         while !meter.is_done() {
             // SAFETY: the queue is alive, and the length is that of the array.
             let count = unsafe {
                 sys::rd_kafka_consume_batch_queue(self.raw, WAIT_MS, batch.as_mut_ptr(), BATCH)
             };
+            let mut outcome = Ok(());
             for message in &batch[..usize::try_from(count)?] {
-                // SAFETY: the call wrote `count` messages, each of which is given back once.
-                let counted = unsafe {
-                    let counted = count_message(*message, content, meter);
-                    sys::rd_kafka_message_destroy(*message);
-                    counted
-                };
-                counted.map_err(|code| format!("error {code}"))?;
+                // SAFETY: the call wrote `count` messages, which are ours until they are given back.
+                let counted = count_value(unsafe { value_of(*message) }, content, meter);
+                dispose(*message, *counted.as_ref().unwrap_or(&0));
+                if let Err(code) = counted {
+                    outcome = Err(format!("error {code}"));
+                }
             }
+            outcome?;
         }
         Ok(())
     }
 
     /// Reads by the callback call.
     pub(crate) fn read_callbacks(&self, content: Content, meter: &mut Meter) -> Outcome<()> {
-        let mut counting = Counting {
-            content,
+        self.read_in_callbacks(meter, |meter, value| count_value(value, content, meter))
+    }
+
+    /// Reads by the callback call, and copies each value into a buffer, which is used again when it is full.
+    pub(crate) fn read_copies(&self, content: Content, meter: &mut Meter) -> Outcome<()> {
+        let mut buffer = Vec::with_capacity(COPIED_BYTES);
+        self.read_in_callbacks(meter, |meter, value| {
+            if let Ok(Some(value)) = value {
+                if buffer.len() + value.len() > COPIED_BYTES {
+                    buffer.clear();
+                }
+                buffer.extend_from_slice(value);
+            }
+            count_value(value, content, meter)
+        })
+    }
+
+    /// Calls `take` with what the callback call gives.
+    fn read_in_callbacks<T: Take>(&self, meter: &mut Meter, take: T) -> Outcome<()> {
+        let mut taking = Taking {
+            take,
             meter,
             outcome: Ok(()),
         };
-        while !counting.meter.is_done() && counting.outcome.is_ok() {
-            // SAFETY: the queue is alive; the state outlives the call and is used by nobody else.
+        while !taking.meter.is_done() && taking.outcome.is_ok() {
+            // SAFETY: the queue is alive; the state is of the type that the callback expects, outlives the
+            // call and is used by nobody else.
             unsafe {
                 sys::rd_kafka_consume_callback_queue(
                     self.raw,
                     WAIT_MS,
-                    Some(take),
-                    (&raw mut counting).cast(),
+                    Some(take_message::<T>),
+                    (&raw mut taking).cast(),
                 );
             }
         }
-        counting
+        taking
             .outcome
             .map_err(|code| format!("error {code}").into())
     }
@@ -101,9 +158,38 @@ impl Drop for Queue<'_> {
     }
 }
 
+/// Messages that are not given back yet.
+#[derive(Default)]
+struct Kept {
+    messages: Vec<*mut sys::rd_kafka_message_t>,
+    /// The bytes of their values.
+    bytes: usize,
+}
+
+impl Kept {
+    fn give_back(&mut self) {
+        for message in self.messages.drain(..) {
+            // SAFETY: it came of a batch call, and is given back once, before its client goes.
+            unsafe { sys::rd_kafka_message_destroy(message) };
+        }
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// What takes the value of a message, nothing at the end of a partition.
+trait Take: FnMut(&mut Meter, Result<Option<&[u8]>, i32>) -> Result<usize, i32> {}
+
+impl<F: FnMut(&mut Meter, Result<Option<&[u8]>, i32>) -> Result<usize, i32>> Take for F {}
+
 /// What a callback finds behind its opaque pointer.
-struct Counting<'a> {
-    content: Content,
+struct Taking<'a, T> {
+    take: T,
     meter: &'a mut Meter,
     outcome: Result<(), i32>,
 }
@@ -112,27 +198,27 @@ struct Counting<'a> {
 ///
 /// # Safety
 ///
-/// `message` is alive, and `state` is what `read_callbacks` passes.
-unsafe extern "C" fn take(message: *mut sys::rd_kafka_message_t, state: *mut c_void) {
+/// `message` is alive, and `state` is what `read_in_callbacks` passes.
+unsafe extern "C" fn take_message<T: Take>(
+    message: *mut sys::rd_kafka_message_t,
+    state: *mut c_void,
+) {
     // SAFETY: the caller promises it.
-    let counting = unsafe { &mut *state.cast::<Counting<'_>>() };
+    let taking = unsafe { &mut *state.cast::<Taking<'_, T>>() };
     // SAFETY: the message is lent for the duration of this call.
-    if let Err(code) = unsafe { count_message(message, counting.content, counting.meter) } {
-        counting.outcome = Err(code);
+    let value = unsafe { value_of(message) };
+    if let Err(code) = (taking.take)(taking.meter, value) {
+        taking.outcome = Err(code);
     }
 }
 
-/// Counts a message, unless it is the end of a partition.
+/// The value of a message, empty if it is null, or nothing if it is the end of a partition.
 ///
 /// # Safety
 ///
-/// `message` is alive.
+/// `message` is alive for `'a`.
 #[inline]
-unsafe fn count_message(
-    message: *mut sys::rd_kafka_message_t,
-    content: Content,
-    meter: &mut Meter,
-) -> Result<(), i32> {
+unsafe fn value_of<'a>(message: *mut sys::rd_kafka_message_t) -> Result<Option<&'a [u8]>, i32> {
     // SAFETY: the message is alive. The code is read as a number, since the enum need not have it.
     let (code, value, length) = unsafe {
         (
@@ -141,16 +227,26 @@ unsafe fn count_message(
             (*message).len,
         )
     };
-    if code == 0 {
-        let bytes = if value.is_null() {
-            0
-        } else {
-            // SAFETY: librdkafka gives pointer and length of the value of a message that is alive.
-            content.take(unsafe { std::slice::from_raw_parts(value, length) })
-        };
-        meter.records(1, bytes);
-    } else if code != Code::RD_KAFKA_RESP_ERR__PARTITION_EOF as i32 {
-        return Err(code);
+    match code {
+        0 if value.is_null() => Ok(Some(&[])),
+        // SAFETY: librdkafka gives pointer and length of the value of a message that is alive.
+        0 => Ok(Some(unsafe { std::slice::from_raw_parts(value, length) })),
+        END => Ok(None),
+        code => Err(code),
     }
-    Ok(())
+}
+
+/// Counts a value, and says how many bytes it has.
+#[inline]
+fn count_value(
+    value: Result<Option<&[u8]>, i32>,
+    content: Content,
+    meter: &mut Meter,
+) -> Result<usize, i32> {
+    let Some(value) = value? else {
+        return Ok(0);
+    };
+    let bytes = content.take(value);
+    meter.records(1, bytes);
+    Ok(bytes)
 }
