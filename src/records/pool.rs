@@ -5,26 +5,87 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytemuck::Pod;
 use bytes::Bytes;
 
-/// How many vectors wait at most.
+/// How many vectors of one size wait at most.
 ///
 /// As many as there are batches between the reader that makes them and whoever drops them, while
 /// nobody is behind.
 const WAITING_MAX: usize = 16;
 
+/// How many sizes there are, each half of the one before.
+const SIZES: usize = 6;
+
 /// Vectors that come back, from whichever thread they are dropped on.
 ///
-/// The one that came last goes first: it is the one that is still in a cache.
+/// What comes from the system instead is given back to it, page by page, at almost every batch: a tenth of
+/// the time that a small record takes. The one that came last goes first: it is the one that is still in
+/// a cache.
 ///
 /// # Invariants
 ///
 /// What waits is empty, and has room for as much as it should, and twice as much at most.
 #[derive(Clone, Debug)]
 pub(super) struct Pool<V> {
-    capacity: usize,
-    home: Home<V>,
+    largest: usize,
+    homes: [Home<V>; SIZES],
 }
 
-/// Where vectors wait. It is locked for no longer than it takes to move one.
+impl<V: Pod + Send> Pool<V> {
+    /// A pool of vectors with room for `largest` values, and for a half, a quarter, ... of that.
+    pub(super) fn new(largest: usize) -> Self {
+        Self {
+            largest,
+            homes: Default::default(),
+        }
+    }
+
+    /// Has `vector`, which is empty, have room for as much as the largest.
+    #[inline]
+    pub(super) fn fill(&self, vector: &mut Vec<V>) {
+        if vector.capacity() < self.largest {
+            *vector = self.with_room(self.largest);
+        }
+    }
+
+    /// An empty vector with room for `count` values, and for twice as many at most.
+    pub(super) fn with_room(&self, count: usize) -> Vec<V> {
+        let sizes = (0..SIZES).map(|at| self.largest >> at).enumerate();
+        let fitting = sizes.take_while(|(_, size)| *size >= count).last();
+        match fitting.filter(|(_, size)| *size <= 2 * count) {
+            Some((at, size)) => (self.homes[at].take()).unwrap_or_else(|| Vec::with_capacity(size)),
+            None => Vec::with_capacity(count),
+        }
+    }
+
+    /// The content of `vector`, which is empty afterwards, and the bytes of memory that it takes: at most
+    /// twice as many as it has.
+    ///
+    /// If it fills half of its memory, that comes back when nobody shares the content any more.
+    /// Otherwise it is copied, to memory that does.
+    pub(super) fn finish(&self, vector: &mut Vec<V>) -> (Bytes, usize) {
+        let content = if vector.len() < vector.capacity() / 2 {
+            let mut content = self.with_room(vector.len());
+            content.extend_from_slice(vector);
+            vector.clear();
+            if vector.capacity() > 2 * self.largest {
+                *vector = Vec::new();
+            }
+            content
+        } else {
+            std::mem::take(vector)
+        };
+        let memory = content.capacity() * size_of::<V>();
+        let home = self.home_of(content.capacity()).cloned();
+        (Bytes::from_owner(Lent { content, home }), memory)
+    }
+
+    /// Where vectors with room for `capacity` values wait.
+    fn home_of(&self, capacity: usize) -> Option<&Home<V>> {
+        let at = (0..SIZES).find(|at| self.largest >> at <= capacity)?;
+        (capacity <= 2 * (self.largest >> at)).then(|| &self.homes[at])
+    }
+}
+
+/// Where vectors of one size wait. It is locked for no longer than it takes to move one.
 #[derive(Debug)]
 struct Home<V>(Arc<Mutex<Vec<Vec<V>>>>);
 
@@ -33,14 +94,14 @@ impl<V> Home<V> {
         self.lock().pop()
     }
 
-    /// Lets `vector` wait, unless enough do.
+    /// Lets `vector` wait, unless enough do: then it is given back to the system.
     fn put(&self, vector: Vec<V>) {
         let mut waiting = self.lock();
         if waiting.len() < WAITING_MAX {
             waiting.push(vector);
         } else {
-            // It is given back to the system, which takes longer.
-            drop(waiting);
+            drop(waiting); // The system takes longer.
+            drop(vector);
         }
     }
 
@@ -55,46 +116,9 @@ impl<V> Clone for Home<V> {
     }
 }
 
-impl<V: Pod + Send> Pool<V> {
-    /// A pool of vectors with room for `capacity` values.
-    pub(super) fn new(capacity: usize) -> Self {
-        let home = Home(Arc::default());
-        Self { capacity, home }
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Has `vector`, which is empty, have room.
-    #[inline]
-    pub(super) fn fill(&self, vector: &mut Vec<V>) {
-        if vector.capacity() < self.capacity {
-            let waiting = self.home.take();
-            *vector = waiting.unwrap_or_else(|| Vec::with_capacity(self.capacity));
-        }
-    }
-
-    /// The content of `vector`, which is empty afterwards, and the bytes of memory that it takes: at most
-    /// twice as many as it has.
-    ///
-    /// If it fills half of its memory, that comes back when nobody shares the content any more.
-    /// Otherwise it is copied.
-    pub(super) fn finish(&self, vector: &mut Vec<V>) -> (Bytes, usize) {
-        let has_grown = vector.capacity() > 2 * self.capacity;
-        if vector.len() < vector.capacity() / 2 {
-            let content = Bytes::copy_from_slice(bytemuck::cast_slice(vector));
-            vector.clear();
-            if has_grown {
-                *vector = Vec::new();
-            }
-            let memory = content.len();
-            return (content, memory);
-        }
-        let content = std::mem::take(vector);
-        let memory = content.capacity() * size_of::<V>();
-        let home = (!has_grown).then(|| self.home.clone());
-        (Bytes::from_owner(Lent { content, home }), memory)
+impl<V> Default for Home<V> {
+    fn default() -> Self {
+        Self(Arc::default())
     }
 }
 
@@ -117,5 +141,48 @@ impl<V> Drop for Lent<V> {
             content.clear();
             home.put(content);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_takes_at_most_twice_its_bytes_and_its_memory_comes_back() {
+        let pool = Pool::<u64>::new(1024);
+        for count in (1..3_000).chain([5_000, 10_000]) {
+            let mut vector = Vec::new();
+            pool.fill(&mut vector);
+            vector.extend((0..count).map(|number| number as u64));
+            let (content, memory) = pool.finish(&mut vector);
+
+            assert!(vector.is_empty());
+            assert_eq!(content.len(), count * size_of::<u64>());
+            assert!(
+                (content.len()..=2 * content.len()).contains(&memory),
+                "{count}"
+            );
+            let place = content.as_ptr();
+            drop(content);
+            let home = pool.home_of(memory / size_of::<u64>());
+            assert_eq!(home.is_some(), (16..=2048).contains(&count), "{count}");
+            if let Some(home) = home {
+                let again = home.take().unwrap();
+                assert_eq!(again.as_ptr().cast::<u8>(), place, "{count}");
+                home.put(again);
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_wait_than_may() {
+        let pool = Pool::<u8>::new(1024);
+        let contents: Vec<_> = (0..2 * WAITING_MAX)
+            .map(|_| pool.finish(&mut vec![7; 1024]))
+            .collect();
+        drop(contents);
+
+        assert_eq!(pool.homes[0].lock().len(), WAITING_MAX);
     }
 }
