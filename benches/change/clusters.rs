@@ -6,7 +6,7 @@ use std::time::Duration;
 use timely_kafka::embedded::{EmbeddedCluster, KafkaApi};
 
 use crate::load::{self, Load};
-use crate::{Arguments, NAME, Outcome};
+use crate::{Arguments, NAME, Outcome, UNNAMED};
 
 /// The clusters.
 const CLUSTERS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -49,6 +49,9 @@ impl Served {
             let records = if name == "e" { WAITING } else { FULL };
             load::fill(&servers, partitions, records)?;
         }
+        if load.is_none() && UNNAMED.contains(&name) {
+            cluster.delay(Duration::from_millis(arguments.delay))?;
+        }
         Ok(Self {
             load,
             cluster,
@@ -72,7 +75,8 @@ pub(crate) fn serve(arguments: &Arguments) -> Outcome<()> {
         match line?.as_str() {
             "fresh" => {
                 for (name, served) in &mut all {
-                    if served.hangs {
+                    // The more batches were written to an embedded cluster, the longer it looks for one.
+                    if served.hangs || served.load.is_some() {
                         *served = Served::start(arguments, name)?;
                     }
                 }

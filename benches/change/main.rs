@@ -1,16 +1,20 @@
 //! What a change of clusters costs those that it does not name, under load.
 //!
 //! ```text
-//! cargo bench --bench change [-- --rounds N --rate RECORDS --seconds N]
-//! cargo bench --bench change -- --only none --only remove --rounds 11
+//! cargo bench --bench change [-- --rounds N --delay MS --seconds N]
+//! cargo bench --bench change -- --rate 20000
+//! cargo bench --bench change -- --rate 100000 --fetch-wait 100 --only none --only move
+//! cargo bench --bench change -- --delay 3 --only none --only remove --rounds 11
 //! ```
 //!
 //! A process has embedded clusters: `a` and `b` with 192 partitions each that hold 45,000 records of 100
 //! bytes; `c` and `d` with 24, to which a record a millisecond is written; `e` with 24 of a thousand
 //! records. Another one reads `a` to `d` with two workers, ticks of 100 ms, its log in a folder and a probe,
-//! as fast as it can, and is another one for each measurement. With `--rate` so many records a second are
-//! written to `a` and `b` instead, which have 48 partitions each then. Half a second after a measurement has
-//! begun there is a change, in turn, so that what disturbs the machine disturbs all of them:
+//! and is another one for each measurement. How fast it reads is up to the network: `a` and `b` hold every
+//! answer back for `--delay`. Gaps tell something only while the machine has time left; without a delay all
+//! is read as fast as can be, and everything waits for a core. With `--rate` so many records a second are
+//! written to `a` and `b` instead, without a delay, and they have 48 partitions each. Half a second after a
+//! measurement has begun there is a change, in turn, so that what disturbs the machine disturbs all of them:
 //!
 //! * `none`: there is none;
 //! * `add`: the metadata lists `e` too;
@@ -24,7 +28,11 @@
 //!
 //! * `rate`: what was read of `a` and `b`, in a second;
 //! * `pause`: the longest time between two batches of `a` on one worker, or two of `b`;
-//! * `silence`: the longest time between two batches of one partition of them that does not move;
+//! * `beyond`: in how many rounds that was longer than in any round without a change. One round of all is to
+//!   be expected by chance, so what has two or more costs something, or the machine was disturbed;
+//! * `silence`: the longest time between two batches of one partition of them that does not move. It tells
+//!   something with `--rate` only: what is full takes turns that are seconds long, since librdkafka asks for
+//!   all partitions each time, and begins with the next one;
 //! * `affected`: the same of those that move, or whose cluster changes and stays;
 //! * `first`, `all`: from the answer of the metadata service until a record of `e` is there, and one of each
 //!   partition;
@@ -68,9 +76,15 @@ const UNNAMED: [&str; 2] = ["a", "b"];
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
     /// How many records are written a second to the clusters that no change names; without it they are
-    /// full, and are read as fast as can be.
+    /// full.
     #[arg(long)]
     rate: Option<u64>,
+    /// How long full clusters hold each answer back, in milliseconds.
+    #[arg(long, default_value_t = 10)]
+    delay: u64,
+    /// `fetch.wait.max.ms` of all clusters.
+    #[arg(long, default_value_t = 10)]
+    fetch_wait: u64,
     /// How long one measurement is, in seconds.
     #[arg(long, default_value_t = 4)]
     seconds: u64,
@@ -123,8 +137,12 @@ impl Change {
 }
 
 impl Arguments {
-    fn rate_in_words(&self) -> Option<String> {
-        self.rate.map(|rate| format!("--rate={rate}"))
+    /// What the other processes are told of them.
+    fn in_words(&self) -> Vec<String> {
+        let rate = self.rate.map(|rate| format!("--rate={rate}"));
+        let others = [("delay", self.delay), ("fetch-wait", self.fetch_wait)];
+        let others = others.map(|(name, value)| format!("--{name}={value}"));
+        rate.into_iter().chain(others).collect()
     }
 
     /// How many partitions a cluster has.
@@ -172,7 +190,7 @@ fn main() -> Outcome<()> {
 /// Measures every change in every round.
 fn measure_all(arguments: &Arguments) -> Outcome<()> {
     let mut words = vec!["--role=serve".to_owned()];
-    words.extend(arguments.rate_in_words());
+    words.extend(arguments.in_words());
     let mut server = Process::start(&words)?;
     let changes = match arguments.only.as_slice() {
         [] => Change::value_variants(),
@@ -201,7 +219,7 @@ fn measure(arguments: &Arguments, server: &mut Process, change: Change) -> Outco
     words.push(format!("--servers={}", server.hear()?));
     words.push(format!("--seconds={}", arguments.seconds));
     words.push(format!("--only={}", change.name()));
-    words.extend(arguments.rate_in_words());
+    words.extend(arguments.in_words());
     let mut reader = Process::start(&words)?;
     reader.hear()?; // It reads all partitions, and what started has calmed down.
     let hangs = matches!(change, Change::Hang | Change::RemoveHung);
@@ -225,10 +243,11 @@ fn say(process: &mut Process, line: &str) -> Outcome<()> {
 fn print_table(changes: &[Change], all: &[Measurement]) {
     println!();
     println!(
-        "{:<12} {:>20} {:>22} {:>22} {:>22} {:>22} {:>22} {:>22} {:>12} {:>6}",
+        "{:<12} {:>18} {:>22} {:>8} {:>22} {:>22} {:>22} {:>22} {:>24} {:>12} {:>6}",
         "",
         "rate, M/s",
         "pause, ms",
+        "beyond",
         "silence, ms",
         "affected, ms",
         "first, ms",
@@ -237,13 +256,23 @@ fn print_table(changes: &[Change], all: &[Measurement]) {
         "connections",
         "again"
     );
+    let without = all.iter().filter(|one| one.change == Change::None.name());
+    let longest = without.map(|one| one.pause_ms).reduce(f64::max);
     for change in changes {
         let of_change = || all.iter().filter(|one| one.change == change.name());
+        let beyond = longest.map_or_else(
+            || "-".to_owned(),
+            |longest| {
+                let beyond = of_change().filter(|one| one.pause_ms > longest).count();
+                format!("{beyond}/{}", of_change().count())
+            },
+        );
         println!(
-            "{:<12} {:>20} {:>22} {:>22} {:>22} {:>22} {:>22} {:>22} {:>12} {:>6}",
+            "{:<12} {:>18} {:>22} {:>8} {:>22} {:>22} {:>22} {:>22} {:>24} {:>12} {:>6}",
             change.name(),
             spread(of_change().map(|one| one.records_per_second / 1e6)),
             spread(of_change().map(|one| one.pause_ms)),
+            beyond,
             spread(of_change().filter_map(|one| one.silence_ms)),
             spread(of_change().filter_map(|one| one.affected_ms)),
             spread(of_change().filter_map(|one| one.first_ms)),

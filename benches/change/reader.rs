@@ -44,7 +44,11 @@ pub(crate) fn read(
     // On the disk of the build, since that of temporary files may be memory.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let before = metadata(servers, &BEFORE, None)?;
+    let clusters = Clusters {
+        servers,
+        fetch_wait: arguments.fetch_wait.to_string(),
+    };
+    let before = clusters.listed(&BEFORE, None)?;
     let (answers, answered) = mpsc::channel();
     // What is written at a rate is soon more than a partition holds.
     let start = match arguments.rate {
@@ -76,7 +80,7 @@ pub(crate) fn read(
 
     lock(&seen).begin(Instant::now());
     wait(CHANGE_AFTER);
-    apply(change, servers, &answers, &seen, &control)?;
+    apply(change, &clusters, &answers, &seen, &control)?;
     wait(Duration::from_secs(arguments.seconds).saturating_sub(CHANGE_AFTER));
     let measured = lock(&seen).end(arguments, change, Instant::now())?;
     println!("{}", serde_json::to_string(&measured)?);
@@ -111,38 +115,42 @@ fn await_splits(seen: &Mutex<Seen>, expected: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// What the stream consists of, with this `client.id` for `c` if any.
-fn metadata(
-    servers: &BTreeMap<String, String>,
-    clusters: &[&str],
-    id_of_c: Option<&str>,
-) -> Result<StreamsMetadata, NameError> {
-    let mut stream = KafkaStream::new();
-    let mut all = StreamsMetadata::new();
-    for cluster in clusters {
-        let address = servers.get(*cluster).map_or("", String::as_str);
-        let mut properties = ClientProperties::new()
-            .with("bootstrap.servers", address)
-            // The embedded cluster waits a fetch out that finds nothing, whatever arrives meanwhile.
-            .with("fetch.wait.max.ms", "10")
-            // So that partitions that are full take turns soon.
-            .with("max.partition.fetch.bytes", "16384");
-        if let Some(id) = id_of_c.filter(|_| *cluster == "c") {
-            properties.set("client.id", id);
+/// The clusters that there are.
+struct Clusters<'a> {
+    servers: &'a BTreeMap<String, String>,
+    fetch_wait: String,
+}
+
+impl Clusters<'_> {
+    /// A stream of some of them, with this `client.id` for `c` if any.
+    fn listed(&self, listed: &[&str], id_of_c: Option<&str>) -> Result<StreamsMetadata, NameError> {
+        let mut stream = KafkaStream::new();
+        let mut all = StreamsMetadata::new();
+        for cluster in listed {
+            let address = self.servers.get(*cluster).map_or("", String::as_str);
+            let mut properties = ClientProperties::new()
+                .with("bootstrap.servers", address)
+                // The embedded cluster waits a fetch out that finds nothing, whatever arrives meanwhile.
+                .with("fetch.wait.max.ms", &self.fetch_wait)
+                // So that partitions that are full take turns soon.
+                .with("max.partition.fetch.bytes", "16384");
+            if let Some(id) = id_of_c.filter(|_| *cluster == "c") {
+                properties.set("client.id", id);
+            }
+            all = all.with_cluster(cluster, properties)?;
+            stream = stream.with_topics(cluster, [NAME])?;
+            if *cluster == "e" {
+                stream = stream.with_start(cluster, StartAt::Earliest)?;
+            }
         }
-        all = all.with_cluster(cluster, properties)?;
-        stream = stream.with_topics(cluster, [NAME])?;
-        if *cluster == "e" {
-            stream = stream.with_start(cluster, StartAt::Earliest)?;
-        }
+        all.with_stream(NAME, stream)
     }
-    all.with_stream(NAME, stream)
 }
 
 /// Makes the change.
 fn apply(
     change: Change,
-    servers: &BTreeMap<String, String>,
+    clusters: &Clusters<'_>,
     answers: &Sender<StreamsMetadata>,
     seen: &Mutex<Seen>,
     control: &SourceControl,
@@ -156,10 +164,10 @@ fn apply(
             }
             return Ok(());
         }
-        Change::Add => metadata(servers, &["a", "b", "c", "d", "e"], None)?,
-        Change::Remove | Change::Hang => metadata(servers, &["a", "b", "d"], None)?,
-        Change::RemoveHung => metadata(servers, &["a", "b", "c"], None)?,
-        Change::Properties => metadata(servers, &BEFORE, Some("another"))?,
+        Change::Add => clusters.listed(&["a", "b", "c", "d", "e"], None)?,
+        Change::Remove | Change::Hang => clusters.listed(&["a", "b", "d"], None)?,
+        Change::RemoveHung => clusters.listed(&["a", "b", "c"], None)?,
+        Change::Properties => clusters.listed(&BEFORE, Some("another"))?,
     };
     answers.send(answer)?;
     Ok(())

@@ -12,6 +12,10 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use crate::measurement::now;
 use crate::{Arguments, NAME, Outcome};
 
+/// From how many records a second on the writer gathers them for some milliseconds, as everybody does who
+/// writes many: sent one by one they are what keeps the machine busy.
+const MANY: u64 = 10_000;
+
 /// The bytes of a value, of which the first eight are the time.
 const SIZE: usize = 100;
 
@@ -20,10 +24,10 @@ const AT_ONCE: u64 = 1_000;
 
 /// Writes until the input ends.
 pub(crate) fn write(arguments: &Arguments, servers: &str) -> Outcome<()> {
+    let gathers = arguments.rate == 0 || arguments.rate >= MANY;
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", servers)
-        // Without a rate there is no delay to be measured.
-        .set("linger.ms", if arguments.rate == 0 { "5" } else { "0" })
+        .set("linger.ms", if gathers { "5" } else { "0" })
         .set("enable.metrics.push", "false")
         .create()?;
     let (alive, ended) = mpsc::channel::<()>();

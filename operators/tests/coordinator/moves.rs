@@ -30,6 +30,30 @@ pub(crate) fn a_hanging_fetcher_does_not_delay_the_release_and_its_late_batch_is
     rig.assert_all_read();
 }
 
+/// A move pauses its split for a message each way and the fetcher: neither the next tick nor a binding that
+/// is under way is waited for, and what does not move hears nothing. Seen to fail with a coordinator that
+/// assigns nothing while it appends.
+#[test]
+fn a_split_moves_while_no_tick_is_due_and_the_log_does_not_answer() {
+    let mut rig = Rig::reading(2, "ab");
+    let (a, old) = (leaf('a', 0), rig.owner(leaf('a', 0)).expect("it is read"));
+    let other = rig.owner(leaf('b', 0)).expect("it is read");
+    let fetched = rig.model.readers[other].fetcher[&leaf('b', 0)];
+    rig.read_some(a, 3);
+    rig.log_answers = false;
+    rig.pass(Duration::from_secs(1));
+    assert!(!rig.model.history.is_all_bound());
+
+    rig.move_to(a, 1 - old);
+
+    assert_eq!(rig.owner(a), Some(1 - old));
+    assert_eq!(rig.model.readers[1 - old].fetcher[&a].1, 3);
+    assert_eq!(rig.model.readers[other].fetcher[&leaf('b', 0)], fetched);
+    rig.log_answers = true;
+    rig.settle();
+    rig.assert_all_read();
+}
+
 /// C3.
 #[test]
 pub(crate) fn a_late_batch_is_dropped_when_its_split_has_come_back_to_the_same_reader() {
