@@ -266,22 +266,24 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         (!is_full).then_some(room)
     }
 
-    /// Emits what was fetched, as far as there is room.
+    /// Emits what was fetched, as far as there is room, and hears what else the fetcher has to say.
     fn read(&mut self, mut admission: Option<&mut AdmissionHook<S, F::Batch>>, now: Duration) {
         if self.state.is_replaying() {
             self.read_again(admission, now);
             return;
         }
         let room = self.room(now);
-        let (Some(tick), Some(room)) = (self.state.open(), room) else {
+        let Some(tick) = self.state.open() else {
             return;
         };
-        if admission.is_some() || self.parked_by_replay {
+        if room.is_some() && (admission.is_some() || self.parked_by_replay) {
             self.parked_by_replay = false;
             self.offer_again(admission.as_deref_mut(), tick, now);
         }
         let mut fetched = std::mem::take(&mut self.fetched);
-        if self.fetcher.poll(room, &mut fetched) == Polled::More {
+        // Without room the fetcher is heard all the same, and the alarm is set.
+        let polled = self.fetcher.poll(room.unwrap_or(0), &mut fetched);
+        if room.is_some() && polled == Polled::More {
             self.alarm.at_once();
         }
         let mut said = Vec::new();
