@@ -380,6 +380,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             // What is on the queues stays there, and so nothing more is fetched.
             return Polled::Drained;
         }
+        self.link.wake().looks();
         // 2. The clusters in turn, so that none waits behind a busier one for ever.
         let mut clusters = std::mem::take(&mut self.clusters);
         let polled = self.poll_all(&mut clusters, bytes_max, fetched);
