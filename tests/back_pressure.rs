@@ -82,6 +82,23 @@ enum Keeps {
     Time,
 }
 
+/// Has `stash` keep what comes of `batches`; gives nothing.
+fn stash_into(
+    stash: Rc<RefCell<Stash>>,
+    batches: Stream<'_, u64, RecordBatch>,
+    keeps: Keeps,
+) -> Stream<'_, u64, Vec<()>> {
+    let scope = batches.scope();
+    batches.unary::<CapacityContainerBuilder<Vec<()>>, _, _, _>(Pipeline, "Stash", |_, operator| {
+        stash.borrow_mut().operator = Some(scope.activator_for(operator.address));
+        move |input, _| {
+            input.for_each(|time, batch| {
+                (stash.borrow_mut()).take(time.retain_least(0), batch, keeps);
+            });
+        }
+    })
+}
+
 fn source() -> (EmbeddedCluster, KafkaSource) {
     let cluster = EmbeddedCluster::start().unwrap();
     cluster.create_topic("orders", PARTITIONS).unwrap();
@@ -144,6 +161,19 @@ fn step_until(worker: &mut Worker, mut is_over: impl FnMut() -> bool) {
     panic!("not over after {STEPS_MAX} steps");
 }
 
+/// Steps until nothing more has been read for a while; says how many bytes were.
+fn step_until_stopped(worker: &mut Worker, stash: &RefCell<Stash>, mut ticks: Ticks) -> usize {
+    step_until(worker, || stash.borrow().bytes >= IN_FLIGHT);
+    let (mut bytes, mut since) = (stash.borrow().bytes, ticks.look());
+    step_until(worker, || {
+        if stash.borrow().bytes > bytes {
+            (bytes, since) = (stash.borrow().bytes, ticks.look());
+        }
+        ticks.look() >= since + TICKS
+    });
+    bytes
+}
+
 /// Reads with a user who does not let go, then does; says how many bytes were read until it stopped,
 /// and which offsets in all.
 fn read(keeps: Keeps) -> (usize, BTreeMap<i32, Vec<u64>>) {
@@ -161,20 +191,7 @@ fn read(keeps: Keeps) -> (usize, BTreeMap<i32, Vec<u64>>) {
                 options = options.with_probe(&after);
             }
             let read = source.read_with(scope, options);
-            read.batches
-                .unary::<CapacityContainerBuilder<Vec<()>>, _, _, _>(
-                    Pipeline,
-                    "Stash",
-                    |_, operator| {
-                        kept.borrow_mut().operator = Some(scope.activator_for(operator.address));
-                        move |input, _| {
-                            input.for_each(|time, batch| {
-                                kept.borrow_mut().take(time.retain_least(0), batch, keeps);
-                            });
-                        }
-                    },
-                )
-                .probe_with(&after);
+            stash_into(kept, read.batches, keeps).probe_with(&after);
             read.bindings.probe_with(&bound);
         });
 
@@ -184,15 +201,7 @@ fn read(keeps: Keeps) -> (usize, BTreeMap<i32, Vec<u64>>) {
         } else {
             &after
         };
-        let mut ticks = Ticks::of(watched.clone());
-        step_until(worker, || stash.borrow().bytes >= IN_FLIGHT);
-        let (mut bytes, mut since) = (stash.borrow().bytes, ticks.look());
-        step_until(worker, || {
-            if stash.borrow().bytes > bytes {
-                (bytes, since) = (stash.borrow().bytes, ticks.look());
-            }
-            ticks.look() >= since + TICKS
-        });
+        let bytes = step_until_stopped(worker, &stash, Ticks::of(watched.clone()));
 
         // It goes on when the user lets go.
         stash.borrow_mut().release();
@@ -311,20 +320,7 @@ fn a_person_is_told_that_nothing_is_read_for_want_of_room_and_when_it_is_again()
         worker.dataflow(|scope| {
             let options = ReadOptions::new(TimeMap::identity()).with_probe(&after);
             let read = source.read_with(scope, options);
-            read.batches
-                .unary::<CapacityContainerBuilder<Vec<()>>, _, _, _>(
-                    Pipeline,
-                    "Stash",
-                    |_, operator| {
-                        kept.borrow_mut().operator = Some(scope.activator_for(operator.address));
-                        move |input, _| {
-                            input.for_each(|time, batch| {
-                                (kept.borrow_mut()).take(time.retain_least(0), batch, Keeps::Time);
-                            });
-                        }
-                    },
-                )
-                .probe_with(&after);
+            stash_into(kept, read.batches, Keeps::Time).probe_with(&after);
             read.health.inspect(move |line| {
                 if line.subject.starts_with("worker ") {
                     let said = (line.status, line.message.clone());
@@ -348,6 +344,48 @@ fn a_person_is_told_that_nothing_is_read_for_want_of_room_and_when_it_is_again()
             (HealthStatus::Waiting, HealthStatus::Well)
         );
         assert!(why.contains("that the probe has not passed"), "{why}");
+    })
+    .unwrap();
+}
+
+/// What a cluster says of itself waited for room, so a person heard that one was gone when the user went on.
+#[test]
+fn a_cluster_that_dies_while_the_user_stands_still_is_told_of_at_once() {
+    let (cluster, source) = source();
+    let cluster = Mutex::new(Some(cluster));
+    timely_kafka::execute(Config::thread(), move |worker| {
+        let (after, bound) = (ProbeHandle::new(), ProbeHandle::new());
+        let control = source.control();
+        let stash: Rc<RefCell<Stash>> = Rc::default();
+        let failing: Rc<RefCell<Vec<String>>> = Rc::default();
+        let (kept, heard) = (Rc::clone(&stash), Rc::clone(&failing));
+        worker.dataflow(|scope| {
+            let options = ReadOptions::new(TimeMap::identity()).with_probe(&after);
+            let read = source.read_with(scope, options);
+            stash_into(kept, read.batches, Keeps::Time).probe_with(&after);
+            read.health.inspect(move |line| {
+                let fails = matches!(line.status, HealthStatus::Failing(_));
+                if fails && line.subject == "cluster here" {
+                    heard.borrow_mut().push(line.message.clone());
+                }
+            });
+            read.bindings.probe_with(&bound);
+        });
+        let bytes = step_until_stopped(worker, &stash, Ticks::of(bound.clone()));
+        assert!(failing.borrow().is_empty(), "{:?}", failing.borrow());
+
+        drop(cluster.lock().unwrap().take());
+        // By the client that reads: the discovery, which asks by another one, says what it asked for.
+        let is_told = |words: &String| !words.starts_with("asking for");
+        step_until(worker, || failing.borrow().iter().any(is_told));
+
+        let mut ticks = Ticks::of(bound.clone());
+        let now = ticks.look();
+        step_until(worker, || ticks.look() >= now + TICKS);
+        assert_eq!(stash.borrow().bytes, bytes, "nothing is read meanwhile");
+        stash.borrow_mut().release();
+        control.stop();
+        step_until(worker, || after.done() && bound.done());
     })
     .unwrap();
 }

@@ -145,7 +145,7 @@ impl SplitFetcher<KafkaSplit> for PreparedFetcher {
         fetched: &mut Vec<Fetched<KafkaSplit, RecordBatch>>,
     ) -> Polled {
         let mut bytes = 0;
-        let mut any = true;
+        let mut any = bytes_max > 0;
         while any {
             any = false;
             for (split, (split_epoch, number)) in &mut self.splits {

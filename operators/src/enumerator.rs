@@ -18,7 +18,7 @@ use crate::event::SourceEvent;
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::kill_point::{self, KillPoint};
 use crate::log::{BindingLog, LogEvent, LogRecord, LogWriter};
-use crate::port::{ItemPort, Port};
+use crate::port::{ItemPort, Port, message_time};
 use crate::protocol::{Directive, Report};
 use crate::source::SourceOptions;
 use crate::split::Split;
@@ -228,7 +228,8 @@ impl<T: SourceTime, S: Split> EnumeratorOperator<T, S> {
             match intention {
                 Intention::Send(reader, directive) => {
                     let revoke = matches!(directive, Directive::Revoke { .. });
-                    self.directives.give(None, (reader, directive));
+                    let time = message_time(self.options.time);
+                    self.directives.give(Some(&time), (reader, directive));
                     if revoke {
                         kill_point::pass(KillPoint::Revoked);
                     }

@@ -45,6 +45,9 @@ use crate::split::Split;
 /// * **F14 Cuts.** The parts of a batch that was cut have its records, each once and in order, and each
 ///   the records that are before the position at which it ends and not before the one at which it
 ///   starts.
+/// * **F15 Speaks without room.** A poll of no bytes moves no piece, and all there is of the rest but
+///   ends of assignments, which may wait for the pieces before them. What it leaves comes when there
+///   is room.
 pub trait SplitFetcher<S: Split>: 'static {
     /// What a piece of a split is emitted as: one container holds records of one split.
     type Batch: Container + Accountable + Clone;
@@ -77,7 +80,8 @@ pub trait SplitFetcher<S: Split>: 'static {
 
     /// Moves what was fetched to `fetched`, until about `bytes_max` bytes were moved.
     ///
-    /// At least one piece is moved if there is one, of any size.
+    /// At least one piece is moved if there is one, of any size; but none if `bytes_max` is zero. Then the
+    /// operator comes back by itself, whatever this says.
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<S, Self::Batch>>) -> Polled;
 
     /// Cuts a batch that this fetcher handed over at positions within its piece, in order; gives one

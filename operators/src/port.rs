@@ -10,7 +10,7 @@ use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::OutputBuilder;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 
-use crate::tick::SourceTime;
+use crate::tick::{SourceTime, Tick, TimeMap};
 
 /// An output with the capability that belongs to it.
 ///
@@ -84,6 +84,15 @@ impl<T: SourceTime, D: Clone + 'static> ItemPort<T, D> {
             self.output.activate().session(&capability).give(item);
         }
     }
+}
+
+/// The time of all messages between the operators of a source, later than the least one, which the ports
+/// that they leave through hold.
+///
+/// At the time that is held each message that is taken would look like progress, of which timely tells all
+/// workers at once, and so wakes them.
+pub(crate) fn message_time<T: SourceTime>(time: TimeMap<T>) -> T {
+    (time.time_of)(Tick(1))
 }
 
 impl<T: SourceTime, C: Container> ContainerPort<T, C> {

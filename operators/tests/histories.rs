@@ -147,7 +147,10 @@ impl SplitFetcher<Letter> for Fetcher {
         cut_rows(batch, at, |row| row.1)
     }
 
-    fn poll(&mut self, _bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
+    fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
+        if bytes_max == 0 {
+            return Polled::Drained;
+        }
         let lates = self.random.index(2).min(self.late.len());
         fetched.extend(self.late.drain(..lates).map(Fetched::Piece));
         for (split, (split_epoch, next)) in self.assigned.clone() {

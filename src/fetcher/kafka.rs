@@ -222,12 +222,15 @@ impl KafkaFetcher {
 /// have there, unless it was told otherwise.
 const DRAIN_BYTES_MAX: usize = 32 << 20;
 
-/// What is to be handed over, in the order in which it came.
+/// What is to be handed over.
 ///
 /// Bounded by what clients may have on a queue, since only an empty one is filled from there, by the splits,
 /// and by the health that a link lets wait.
 #[derive(Debug, Default)]
 struct Backlog {
+    /// What is handed over without room as well: what clients are prepared for, and health.
+    said: Vec<KafkaFetched>,
+    /// Pieces, and where they ended, in the order in which they came.
     fetched: VecDeque<KafkaFetched>,
     /// The memory of its batches.
     bytes: usize,
@@ -235,8 +238,13 @@ struct Backlog {
 
 impl Backlog {
     fn push(&mut self, fetched: KafkaFetched) {
-        self.bytes += bytes_of(&fetched);
-        self.fetched.push_back(fetched);
+        match fetched {
+            Fetched::Prepared(_) | Fetched::Health(_) => self.said.push(fetched),
+            Fetched::Piece(_) | Fetched::Down(_) => {
+                self.bytes += bytes_of(&fetched);
+                self.fetched.push_back(fetched);
+            }
+        }
     }
 
     fn extend(&mut self, fetched: impl IntoIterator<Item = KafkaFetched>) {
@@ -246,10 +254,10 @@ impl Backlog {
     }
 
     fn is_empty(&self) -> bool {
-        self.fetched.is_empty()
+        self.said.is_empty() && self.fetched.is_empty()
     }
 
-    /// Moves the oldest to `fetched` and says how many bytes it has, if there is one.
+    /// Moves the oldest that was fetched to `fetched` and says how many bytes it has, if there is one.
     fn hand_over(&mut self, fetched: &mut Vec<KafkaFetched>) -> Option<usize> {
         let oldest = self.fetched.pop_front()?;
         let bytes = bytes_of(&oldest);
@@ -367,6 +375,12 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
         // 1. Acknowledgements are taken while no message is under way; see `Table`.
         self.take_notices();
         self.tell_transactions();
+        fetched.append(&mut self.backlog.said);
+        if bytes_max == 0 {
+            // What is on the queues stays there, and so nothing more is fetched.
+            return Polled::Drained;
+        }
+        self.link.wake().looks();
         // 2. The clusters in turn, so that none waits behind a busier one for ever.
         let mut clusters = std::mem::take(&mut self.clusters);
         let polled = self.poll_all(&mut clusters, bytes_max, fetched);

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use super::ffi::{EventFd, raised};
 
-/// How often every operator is woken anyway: lost wake-ups of librdkafka have been reported, and one
-/// would stall its splits for ever.
-const FALLBACK: Duration = Duration::from_millis(250);
+/// How often an operator that did not look is woken anyway: lost wake-ups of librdkafka have been reported,
+/// and one would stall its splits for ever.
+const FALLBACK: Duration = Duration::from_millis(500);
 
 /// Wakes the operator of one worker.
 pub(super) struct WorkerWake {
     /// Raised by the worker's queues.
     event: Arc<EventFd>,
+    /// Whether the operator has looked at its queues since it was last asked.
+    looked: AtomicBool,
     activate: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -37,6 +39,7 @@ impl WorkerWake {
     pub(super) fn new(activate: Box<dyn Fn() + Send + Sync>) -> io::Result<Self> {
         Ok(Self {
             event: Arc::new(EventFd::new()?),
+            looked: AtomicBool::new(false),
             activate,
         })
     }
@@ -44,6 +47,12 @@ impl WorkerWake {
     /// The event that queues raise.
     pub(super) fn event(&self) -> &Arc<EventFd> {
         &self.event
+    }
+
+    /// Says that the operator looks at its queues.
+    pub(super) fn looks(&self) {
+        // It orders nothing: what is looked at is locked by itself.
+        self.looked.store(true, Ordering::Relaxed);
     }
 
     /// Wakes the operator.
@@ -134,7 +143,8 @@ fn run(shared: &Shared) {
                 // Lowered first: what is raised after this is seen at the next round.
                 worker.event.lower();
             }
-            if is_raised || all {
+            let is_late = all && !worker.looked.swap(false, Ordering::Relaxed);
+            if is_raised || is_late {
                 worker.wake();
             }
         }

@@ -11,7 +11,7 @@ use timely_kafka::embedded::EmbeddedCluster;
 pub(crate) const PARTITIONS: i32 = 36;
 
 /// The bytes of the values of a partition: an embedded one holds 5 MiB.
-const VALUES_BYTES: usize = 4 << 20;
+const VALUES_BYTES: usize = 9 << 19;
 
 /// The bytes that are written at once, and so are one batch of Kafka's, before it is compressed. An embedded
 /// cluster answers with whole batches, however little was asked for.
@@ -52,7 +52,7 @@ impl Content {
     pub(crate) fn size(self) -> usize {
         match self {
             Self::Small | Self::SmallCompressed => 100,
-            Self::Large => 900_000,
+            Self::Large => 1 << 20,
             Self::LargeCompressed => 100_000,
         }
     }
@@ -86,6 +86,11 @@ impl Content {
             .set("bootstrap.servers", cluster.bootstrap_servers())
             .set("compression.type", codec)
             .set("batch.size", batch.max(self.size()).to_string())
+            // What a message may be besides its value.
+            .set(
+                "message.max.bytes",
+                (batch.max(self.size()) + (64 << 10)).to_string(),
+            )
             .set("linger.ms", "50")
             .set("enable.metrics.push", "false")
             .create()?;

@@ -285,8 +285,10 @@ impl SplitFetcher<Part> for Announcer {
         cut_rows(batch, at, |_| 0)
     }
 
-    fn poll(&mut self, _bytes_max: usize, fetched: &mut Vec<Fetched<Part, Vec<Row>>>) -> Polled {
-        fetched.append(&mut self.announced);
+    fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<Part, Vec<Row>>>) -> Polled {
+        if bytes_max > 0 {
+            fetched.append(&mut self.announced);
+        }
         Polled::Drained
     }
 }

@@ -194,16 +194,16 @@ impl SplitFetcher<LogFile> for LogFetcher {
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<LogFile, Vec<Line>>>) -> Polled {
         let mut bytes = 0;
-        while let Ok(one) = self.read.try_recv() {
+        while bytes < bytes_max {
+            let Ok(one) = self.read.try_recv() else {
+                // The thread wakes the operator after each that it adds from here on.
+                return Polled::Drained;
+            };
             if let Fetched::Piece(piece) = &one {
                 bytes += piece.bytes;
             }
             fetched.push(one);
-            if bytes >= bytes_max {
-                return Polled::More;
-            }
         }
-        // The thread wakes the operator after each that it adds from here on.
-        Polled::Drained
+        Polled::More
     }
 }

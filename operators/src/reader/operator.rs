@@ -20,7 +20,7 @@ use crate::event::SourceEvent;
 use crate::fetcher::{Fetched, Piece, Polled, Prepared, SplitFetcher};
 use crate::health::{FailureKind, Health, HealthStatus};
 use crate::kill_point::{self, KillPoint};
-use crate::port::{ContainerPort, ItemPort, Port};
+use crate::port::{ContainerPort, ItemPort, Port, message_time};
 use crate::protocol::{Directive, Report};
 use crate::source::SourceOptions;
 use crate::split::Split;
@@ -170,7 +170,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
     fn act(&mut self) {
         while let Some(action) = self.state.poll() {
             match action {
-                ReaderAction::Report(report) => self.reports.give(None, report),
+                ReaderAction::Report(report) => self.report(report),
                 ReaderAction::Adopt(epoch, metadata) => self.fetcher.adopt(epoch, &metadata),
                 ReaderAction::Fetch(split, split_epoch, start) => {
                     self.fetcher.assign(&split, split_epoch, &start);
@@ -209,6 +209,11 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         }
     }
 
+    fn report(&mut self, report: Report<S>) {
+        let time = message_time(self.options.time);
+        self.reports.give(Some(&time), report);
+    }
+
     /// The time to emit at, if a tick is open.
     fn open(&self) -> Option<T> {
         self.state.open().map(self.options.time.time_of)
@@ -223,7 +228,7 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
     /// Passes on what was asked for near this reader.
     fn pass_on_commands(&mut self) {
         for command in self.options.control.take(self.id) {
-            self.reports.give(None, Report::Command(command));
+            self.report(Report::Command(command));
         }
     }
 
@@ -266,22 +271,24 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         (!is_full).then_some(room)
     }
 
-    /// Emits what was fetched, as far as there is room.
+    /// Emits what was fetched, as far as there is room, and hears what else the fetcher has to say.
     fn read(&mut self, mut admission: Option<&mut AdmissionHook<S, F::Batch>>, now: Duration) {
         if self.state.is_replaying() {
             self.read_again(admission, now);
             return;
         }
         let room = self.room(now);
-        let (Some(tick), Some(room)) = (self.state.open(), room) else {
+        let Some(tick) = self.state.open() else {
             return;
         };
-        if admission.is_some() || self.parked_by_replay {
+        if room.is_some() && (admission.is_some() || self.parked_by_replay) {
             self.parked_by_replay = false;
             self.offer_again(admission.as_deref_mut(), tick, now);
         }
         let mut fetched = std::mem::take(&mut self.fetched);
-        if self.fetcher.poll(room, &mut fetched) == Polled::More {
+        // Without room the fetcher is heard all the same, and the alarm is set.
+        let polled = self.fetcher.poll(room.unwrap_or(0), &mut fetched);
+        if room.is_some() && polled == Polled::More {
             self.alarm.at_once();
         }
         let mut said = Vec::new();

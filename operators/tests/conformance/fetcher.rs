@@ -41,6 +41,8 @@ enum Defect {
     CutsAwayTheRest,
     IsNeverPrepared,
     IsPreparedTwice,
+    MovesWithoutRoom,
+    IsSilentWithoutRoom,
 }
 
 /// The fetcher of the tests' world, with something wrong.
@@ -149,10 +151,15 @@ impl SplitFetcher<Letter> for Faulty {
     }
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Item>) -> Polled {
+        let bytes_max = match self.defect {
+            Defect::MovesWithoutRoom => bytes_max.max(1),
+            Defect::IsSilentWithoutRoom if bytes_max == 0 => return Polled::Drained,
+            _ => bytes_max,
+        };
         fetched.extend(self.preparing.drain(..).map(Fetched::Prepared));
         let mut items = Vec::new();
         let mut polled = Polled::Drained;
-        if !self.hoard.is_empty() {
+        if bytes_max > 0 && !self.hoard.is_empty() {
             items.push(self.hoard.remove(0));
             polled = Polled::More;
         } else if !self.cut.load(Ordering::SeqCst) {
@@ -293,6 +300,8 @@ fn each_broken_fetcher_is_rejected_by_the_obligation_that_it_breaks() {
         (Defect::IsNeverPrepared, "F13"),
         (Defect::IsPreparedTwice, "F13"),
         (Defect::CutsAwayTheRest, "F14"),
+        (Defect::MovesWithoutRoom, "F15"),
+        (Defect::IsSilentWithoutRoom, "F15"),
     ];
     for (defect, number) in broken {
         let kit = kit().patience(Duration::from_millis(100));

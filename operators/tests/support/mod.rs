@@ -237,8 +237,7 @@ impl SplitFetcher<Letter> for WorldFetcher {
 
     fn poll(&mut self, bytes_max: usize, fetched: &mut Vec<Fetched<Letter, Vec<Row>>>) -> Polled {
         let mut world = self.world.0.lock().unwrap();
-        // At least one piece, whatever is allowed.
-        let mut bytes_left = bytes_max.max(1);
+        let mut bytes_left = bytes_max;
         let mut polled = Polled::Drained;
         self.assigned.retain(|split, (split_epoch, next)| {
             let end = world.ends.get(split).copied().unwrap_or(0);

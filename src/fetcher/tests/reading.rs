@@ -117,7 +117,7 @@ fn a_poll_moves_about_what_was_asked_and_at_least_one_piece() {
     let mut moved = Vec::new();
     while worker.count(&read) < 1_000 {
         let count = worker.count(&read);
-        if worker.poll(0) == Polled::Drained {
+        if worker.poll(1) == Polled::Drained {
             worker.bell.recv_deadline(deadline).unwrap();
         }
         moved.push(worker.count(&read) - count);

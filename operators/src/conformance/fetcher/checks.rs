@@ -178,7 +178,7 @@ pub(super) fn measured<R: FetcherRig>(rig: R, context: Context) -> Checked<Done>
     }
     let read = |it: &Driver<R>| splits.iter().map(|split| it.count(split)).sum::<u64>();
     let mut moved_at = driver.context.now();
-    for bytes_max in [0, 1, 50].into_iter().cycle() {
+    for bytes_max in [1, 3, 50].into_iter().cycle() {
         if read(&driver) == 600 {
             break;
         }
@@ -336,6 +336,25 @@ pub(super) fn prepares<R: FetcherRig>(rig: R, context: Context) -> Checked<Done>
     driver.adopt();
     driver.until("what it prepares for", |driver| driver.preparing.is_empty())?;
     drain(&mut driver)?;
+    Ok(Done::Kept)
+}
+
+pub(super) fn speaks_without_room<R: FetcherRig>(rig: R, context: Context) -> Checked<Done> {
+    let mut driver = Driver::new(rig, context);
+    let (read, other) = (driver.rig.split(0), driver.rig.split(1));
+    driver.rig.write(&read, 50);
+    driver.begin(&read, 1);
+    driver.missing = "F15";
+    driver.let_fetch();
+    for round in 1..=ROUNDS {
+        driver.prepare(&other);
+        driver.until_heard("what it prepares for", |driver| driver.preparing.is_empty())?;
+        // What it left is there when there is room, and the end of it as well.
+        driver.until_polled_by(1, "records after a poll without room", |driver| {
+            driver.count(&read) >= 5 * round
+        })?;
+    }
+    driver.until("all records", |driver| driver.count(&read) == 50)?;
     Ok(Done::Kept)
 }
 

@@ -254,6 +254,24 @@ impl<R: FetcherRig> Driver<R> {
         Ok(())
     }
 
+    /// Polls without room until `done`, as a reader does: again and again, woken or not.
+    pub(super) fn until_heard(&mut self, what: &str, done: impl Fn(&Self) -> bool) -> Checked {
+        let until = self.context.now() + self.patience();
+        loop {
+            let (moved, _) = self.poll(0)?;
+            ensure("F15", moved.bytes.is_empty(), || {
+                format!("`poll(0)` moved pieces of {:?} bytes", moved.bytes)
+            })?;
+            if done(self) {
+                return Ok(());
+            }
+            ensure("F15", self.context.now() < until, || {
+                format!("{what}: nothing came of polls without room")
+            })?;
+            self.bell.wait(self.patience() / 100);
+        }
+    }
+
     /// Lets the fetcher fetch for a while without being polled.
     pub(super) fn let_fetch(&self) {
         // The bell may have been rung already, and is not rung again as long as nobody polls.

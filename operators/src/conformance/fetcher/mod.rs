@@ -61,7 +61,7 @@ pub trait FetcherRig: 'static {
     }
 }
 
-pub(super) const OBLIGATIONS: [Obligation; 14] = [
+pub(super) const OBLIGATIONS: [Obligation; 15] = [
     Obligation {
         number: "F1",
         sentence: "Never blocks: every method returns at once",
@@ -124,10 +124,14 @@ pub(super) const OBLIGATIONS: [Obligation; 14] = [
         sentence: "Cuts: the parts of a batch have its records, each once, in order, and where the \
                    positions say",
     },
+    Obligation {
+        number: "F15",
+        sentence: "Speaks without room: a poll of no bytes moves no piece, and what else there is",
+    },
 ];
 
 pub(super) fn suite<R: FetcherRig>() -> Suite<R> {
-    let checks: [Check<R>; 14] = [
+    let checks: [Check<R>; 15] = [
         checks::never_blocks,
         checks::chained,
         checks::whole,
@@ -142,6 +146,7 @@ pub(super) fn suite<R: FetcherRig>() -> Suite<R> {
         checks::honest_about_memory,
         checks::prepares,
         checks::cuts,
+        checks::speaks_without_room,
     ];
     Suite {
         checks: OBLIGATIONS.into_iter().zip(checks).collect(),
