@@ -19,10 +19,12 @@ use crate::split::Split;
 /// * **D3 Tells the metadata.** The metadata is told without being asked for, and again when it has
 ///   changed.
 /// * **D4 Finds.** Every split that the metadata lists and that exists is found, under the epoch of
-///   the request, and no other split is.
+///   the request, and no other split is. What was found under an epoch stands under those that follow, as
+///   long as all of them list it, and need not be told again.
 /// * **D5 Keeps looking.** A split that comes to exist later is found without another request.
 /// * **D6 Looks for the latest.** After a newer request to discover, what is found under its epoch is
-///   what its metadata lists.
+///   what its metadata lists. What that lists and the metadata before does not is found anew, also if it
+///   was listed and found earlier.
 /// * **D7 Resolves.** A request to resolve a split is answered once, with its number, its split and
 ///   the positions that the rules of the split say.
 /// * **D8 Knows that it does not know.** What cannot be asked is asked again with back-off until it
@@ -39,7 +41,7 @@ use crate::split::Split;
 /// * **D13 Judges.** A request to judge is answered once, with its number, its split and what there is of
 ///   it.
 /// * **D14 Knows when it has found all.** Once everything that the metadata lists was asked for and
-///   answered, and what exists of it was found under the latest epoch, that is said, once at least. As
+///   answered, and what exists of it was found, that is said under the latest epoch, once at least. As
 ///   long as something could not be asked for it is not.
 /// * **D15 Says where splits end.** A request for the end of a split is answered once, with its number, its
 ///   split and where it ends by what is asked after the request came. One that is repeated replaces the
@@ -103,8 +105,8 @@ impl<S: Split> SplitDiscovery<S> for Box<dyn SplitDiscovery<S>> {
 /// What the coordinator asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DiscoveryRequest<S: Split> {
-    /// From here on, find the splits that `metadata` lists, again and again, and report them under
-    /// `epoch`.
+    /// From here on, find the splits that `metadata` lists, again and again, and report under `epoch`
+    /// what was not found since it is listed.
     Discover {
         /// The epoch that the coordinator gave this metadata.
         epoch: MetadataEpoch,
@@ -181,21 +183,21 @@ pub enum DiscoveryEvent<S: Split> {
     MetadataFailed,
     /// These splits exist. Splits that are not named may exist too.
     Found {
-        /// The metadata epoch they were looked for under.
+        /// The metadata epoch they were looked for under; all since then list them.
         epoch: MetadataEpoch,
         /// The splits.
         splits: Vec<FoundSplit<S>>,
     },
     /// These splits do not exist any more, although the metadata lists them.
     Gone {
-        /// The metadata epoch they were looked for under.
+        /// The metadata epoch they were looked for under; all since then list them.
         epoch: MetadataEpoch,
         /// The splits.
         splits: Vec<S>,
     },
-    /// All that the metadata lists was asked for, and what exists of it was found under this epoch.
+    /// All that the metadata of this epoch lists was asked for, and what exists of it was found.
     AllFound {
-        /// The metadata epoch it was looked for under.
+        /// The metadata epoch that lists it.
         epoch: MetadataEpoch,
     },
     /// Where reading a split starts, and where it stops.

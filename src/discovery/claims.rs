@@ -12,8 +12,15 @@ use crate::model::{ClusterId, KafkaClusterId, KafkaSplit};
 /// but then one that hangs would hold up another, or be read for a while and given up.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    claims: Mutex<BTreeMap<ClusterId, Claim>>,
+    claims: Mutex<Claimed>,
     known: Mutex<BTreeMap<ClusterId, Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Claimed {
+    by_name: BTreeMap<ClusterId, Claim>,
+    /// The listed names whose Kafka cluster another one has.
+    refused: BTreeSet<ClusterId>,
 }
 
 /// What the log knows of a cluster.
@@ -44,16 +51,19 @@ impl Claims {
     ) -> Option<ClusterId> {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let other = claims
+            .by_name
             .iter()
             .find(|(other, claim)| *other != name && claim.id == *id)
             .map(|(other, _)| other.clone());
         // Closing comes before releasing, so a claim made after this look is released after it.
         if !owner.is_closed() {
             if other.is_some() {
-                claims.remove(name);
+                claims.by_name.remove(name);
+                claims.refused.insert(name.clone());
             } else {
                 let (id, owner) = (id.clone(), Arc::clone(owner));
-                claims.insert(name.clone(), Claim { id, owner });
+                claims.by_name.insert(name.clone(), Claim { id, owner });
+                claims.refused.remove(name);
             }
         }
         other
@@ -62,12 +72,20 @@ impl Claims {
     /// Gives up what `owner`, which is closed, claimed for `name`.
     pub(super) fn release(&self, name: &ClusterId, owner: &Arc<Inbox>) {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.refused.remove(name);
         if claims
+            .by_name
             .get(name)
             .is_some_and(|claim| Arc::ptr_eq(&claim.owner, owner))
         {
-            claims.remove(name);
+            claims.by_name.remove(name);
         }
+    }
+
+    /// The listed names whose Kafka cluster another name has, or had.
+    pub(super) fn refused(&self) -> BTreeSet<ClusterId> {
+        let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.refused.clone()
     }
 
     /// Claims for `name` the Kafka cluster that it was before this run, if no other name has it: of two
@@ -79,7 +97,7 @@ impl Claims {
         };
         drop(known);
         let claimed = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_claimed = claimed.contains_key(name);
+        let is_claimed = claimed.by_name.contains_key(name);
         drop(claimed);
         if !is_claimed {
             self.claim(name, owner, &id);
@@ -114,7 +132,8 @@ impl Claims {
     /// How many names and splits it has something about.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let claimed = self.claims.lock().unwrap().len();
+        let claims = self.claims.lock().unwrap();
+        let claimed = claims.by_name.len() + claims.refused.len();
         let known = self.known.lock().unwrap();
         let splits: usize = known.values().map(|known| known.splits.len()).sum();
         claimed + known.len() + splits

@@ -25,8 +25,8 @@ struct Topic {
     partitions: BTreeMap<Partition, Presence>,
 }
 
-/// What a cluster has said about the listed topics, so that it can be reported under a new metadata
-/// epoch without asking again.
+/// What a cluster has said about the listed topics, so that it can be reported for a new target before
+/// the cluster has answered again.
 ///
 /// # Invariants
 ///

@@ -1,62 +1,84 @@
 //! Whether all clusters have said what there is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use timely_splits::epoch::MetadataEpoch;
 
 use crate::model::ClusterId;
 
-/// Which clusters have not said yet what they have of what a metadata epoch lists.
+/// Which clusters have not said yet what they have of what the metadata lists.
+///
+/// What a cluster has said stands in later epochs too, until one aims at it anew.
 #[derive(Debug, Default)]
-pub(super) struct AllFound(Mutex<Missing>);
+pub(super) struct AllFound(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct Missing {
+struct State {
     epoch: MetadataEpoch,
-    /// `None` if not all that is read is known, or if it was said that nothing is missing.
-    clusters: Option<BTreeSet<ClusterId>>,
+    /// Whether it is to be said under this epoch that nothing is missing.
+    awaited: bool,
+    /// The clusters that are listed, each with the epoch of its target.
+    listed: BTreeMap<ClusterId, MetadataEpoch>,
+    /// Those of them that have not said all.
+    missing: BTreeSet<ClusterId>,
 }
 
 impl AllFound {
-    /// From here on these clusters are waited for, or, with `None`, more than is known. Whether
-    /// nothing has to be waited for.
-    pub(super) fn await_all(
-        &self,
-        epoch: MetadataEpoch,
-        clusters: Option<impl Iterator<Item = ClusterId>>,
-    ) -> bool {
-        let mut missing = self.lock();
-        missing.epoch = epoch;
-        missing.clusters = clusters.map(Iterator::collect);
-        missing.is_over()
+    /// An epoch begins, under which all that is read is `known`, or is not.
+    pub(super) fn begin(&self, epoch: MetadataEpoch, known: bool) {
+        let mut state = self.lock();
+        (state.epoch, state.awaited) = (epoch, known);
     }
 
-    /// A cluster has said all, and everybody who polls has heard of it or will before what is sent next.
-    /// Whether it was the last of its epoch.
-    pub(super) fn answered(&self, cluster: &ClusterId, epoch: MetadataEpoch) -> bool {
-        let mut missing = self.lock();
-        if missing.epoch != epoch {
+    /// What a cluster says is waited for from here on, about its target of `epoch`.
+    pub(super) fn aim(&self, cluster: &ClusterId, epoch: MetadataEpoch) {
+        let mut state = self.lock();
+        state.listed.insert(cluster.clone(), epoch);
+        state.missing.insert(cluster.clone());
+    }
+
+    /// A cluster is not listed any more.
+    pub(super) fn remove(&self, cluster: &ClusterId) {
+        let mut state = self.lock();
+        state.listed.remove(cluster);
+        state.missing.remove(cluster);
+    }
+
+    /// A cluster `has_said` all about its target of `epoch`, and what it found is where whoever polls takes
+    /// it from; or that is in doubt again. Whether nothing is missing.
+    pub(super) fn note(&self, cluster: &ClusterId, epoch: MetadataEpoch, has_said: bool) -> bool {
+        let mut state = self.lock();
+        if state.listed.get(cluster) != Some(&epoch) {
             return false;
         }
-        if let Some(clusters) = &mut missing.clusters {
-            clusters.remove(cluster);
+        if !has_said {
+            state.missing.insert(cluster.clone());
+        } else if state.missing.remove(cluster) {
+            return state.over().is_some();
         }
-        missing.is_over()
+        false
     }
 
-    fn lock(&self) -> MutexGuard<'_, Missing> {
+    /// The epoch under which all was found, if that was not said.
+    pub(super) fn over(&self) -> Option<MetadataEpoch> {
+        self.lock().over()
+    }
+
+    /// It was said that all was found under this epoch.
+    pub(super) fn said(&self) {
+        self.lock().awaited = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
         // What is behind the lock is whole after every statement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Missing {
-    /// Whether nothing is missing, the first time that this is so.
-    fn is_over(&mut self) -> bool {
-        self.clusters
-            .take_if(|clusters| clusters.is_empty())
-            .is_some()
+impl State {
+    fn over(&self) -> Option<MetadataEpoch> {
+        (self.awaited && self.missing.is_empty()).then_some(self.epoch)
     }
 }
 
@@ -64,25 +86,33 @@ impl Missing {
 mod tests {
     use super::*;
 
-    fn cluster(name: &str) -> ClusterId {
-        ClusterId::new(name).unwrap()
-    }
-
     #[test]
-    fn the_last_cluster_of_the_latest_epoch_is_noticed_once() {
+    fn what_a_cluster_has_said_stands_until_it_is_aimed_at_anew_or_in_doubt() {
         let found = AllFound::default();
-        let all = ["a", "b"].map(cluster);
-        let [one, two] = [1, 2].map(MetadataEpoch);
+        let [a, b] = ["a", "b"].map(|name| ClusterId::new(name).unwrap());
+        let [one, two, three, four] = [1, 2, 3, 4].map(MetadataEpoch);
 
-        assert!(!found.await_all(one, Some(all.clone().into_iter())));
-        assert!(!found.answered(&all[0], one));
-        assert!(!found.await_all(two, Some(all.clone().into_iter())));
-        assert!(!found.answered(&all[1], one));
-        assert!(!found.answered(&all[1], two));
-        assert!(!found.answered(&all[1], two));
-        assert!(found.answered(&all[0], two));
-        assert!(!found.answered(&all[0], two));
-        assert!(found.await_all(one, Some(std::iter::empty())));
-        assert!(!found.await_all(two, None::<std::iter::Empty<_>>));
+        found.begin(one, true);
+        found.aim(&a, one);
+        found.aim(&b, one);
+        assert!(!found.note(&a, one, true));
+        found.begin(two, true);
+        found.aim(&b, two);
+        // What it says of a target that was replaced.
+        assert!(!found.note(&b, one, true));
+        assert_eq!(found.over(), None);
+        assert!(found.note(&b, two, true));
+        assert_eq!(found.over(), Some(two));
+        found.said();
+        assert_eq!(found.over(), None);
+
+        found.begin(three, true);
+        assert_eq!(found.over(), Some(three));
+        assert!(!found.note(&a, one, false));
+        assert_eq!(found.over(), None);
+        found.remove(&a);
+        assert_eq!(found.over(), Some(three));
+        found.begin(four, false);
+        assert_eq!(found.over(), None);
     }
 }

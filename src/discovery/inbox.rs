@@ -19,7 +19,7 @@ pub(super) type Bound = BTreeMap<KafkaSplit, KafkaPosition>;
 /// What to look for in one cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// The metadata epoch that says so.
+    /// The metadata epoch since which it is so.
     pub(super) epoch: MetadataEpoch,
     /// The topics, and by which rules they are read.
     pub(super) topics: BTreeMap<TopicName, TopicRules>,
@@ -28,15 +28,23 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Whether `other` differs in its epoch at most.
+    /// Whether nothing is to be asked anew if `other` takes its place: they differ in their epochs at most.
     pub(super) fn asks_the_same(&self, other: &Self) -> bool {
         self.topics == other.topics && self.properties == other.properties
+    }
+
+    /// Whether this and `next` list a topic, and every one in between did.
+    pub(super) fn keeps(&self, next: &Self, topic: &TopicName) -> bool {
+        let since = |target: &Self| target.topics.get(topic).map(|rules| rules.since);
+        since(self).is_some() && since(self) == since(next)
     }
 }
 
 /// By which rules a topic is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TopicRules {
+    /// The metadata epoch since which it is listed. A thread may not have seen that it was not for a while.
+    pub(super) since: MetadataEpoch,
     /// Where reading starts, as far as anybody says it.
     pub(super) starts: StartRules,
     /// Where reading stops.

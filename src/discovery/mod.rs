@@ -12,7 +12,7 @@
 //! - [`Commits`](commits::Commits): positions that the cluster is told, for people and tools.
 //! - [`resolve`](resolve::resolve): makes offsets of rules.
 //! - [`AllFound`](found::AllFound): whether all clusters have answered.
-//! - [`Findings`](findings::Findings): what a cluster has said, reported under each metadata epoch.
+//! - [`Findings`](findings::Findings): what a cluster has said, reported once for each target.
 //! - [`Claims`](claims::Claims): which cluster name has which Kafka cluster.
 //! - [`Outlet`], [`Voice`](outlet::Voice): events, and health without repetition.
 
@@ -31,8 +31,9 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +103,14 @@ impl Default for DiscoveryOptions {
     }
 }
 
+/// A cluster that is asked.
+#[derive(Debug)]
+struct Listed {
+    inbox: Arc<Inbox>,
+    /// What was last left there as its target.
+    target: Target,
+}
+
 /// Asks a metadata service and the clusters it names.
 ///
 /// Dropping it ends its threads without waiting for them; one that is inside a call ends after it.
@@ -112,7 +121,9 @@ pub(crate) struct KafkaDiscovery {
     own: VecDeque<DiscoveryEvent<KafkaSplit>>,
     /// Ends the asking of the metadata service.
     _metadata: Option<MetadataThread>,
-    clusters: BTreeMap<ClusterId, Arc<Inbox>>,
+    /// What was last discovered.
+    metadata: StreamsMetadata,
+    clusters: BTreeMap<ClusterId, Listed>,
     /// Of clusters that are not listed, or not yet: positions of theirs wait there, if they are to be
     /// committed, for the control thread that ends or the one to come. Bounded: under the next metadata
     /// only the ones are left whose thread has not ended.
@@ -158,6 +169,7 @@ impl KafkaDiscovery {
             events,
             own,
             _metadata: metadata,
+            metadata: StreamsMetadata::new(),
             clusters: BTreeMap::new(),
             absent: BTreeMap::new(),
             common: Common {
@@ -171,56 +183,114 @@ impl KafkaDiscovery {
         }
     }
 
-    /// Gives every cluster that `metadata` names its target, and ends the threads of the others.
-    fn discover(&mut self, epoch: MetadataEpoch, metadata: &StreamsMetadata) {
-        let topics = metadata.topics();
-        self.clusters.retain(|cluster, inbox| {
-            let listed = topics.contains_key(cluster) && metadata.clusters.contains_key(cluster);
-            if !listed {
-                self.common.claims.release(cluster, inbox);
-                if self.options.committing.is_some() {
-                    inbox.retire(self.options.linger);
-                    self.absent.insert(cluster.clone(), Arc::clone(inbox));
-                } else {
-                    inbox.end();
-                }
+    /// Gives every cluster of which `metadata` says something else its target, and ends the threads of those
+    /// that it does not list any more.
+    ///
+    /// Of the others nothing is asked and nothing is reported: what they have said stands. If each was
+    /// asked at the changes of all, one that answers slowly would never be about the metadata of its time.
+    fn discover(&mut self, epoch: MetadataEpoch, metadata: StreamsMetadata) {
+        let changed = self.metadata.changed_clusters(&metadata).into_iter();
+        let mut changed: BTreeSet<_> = changed.cloned().collect();
+        self.metadata = metadata;
+        // A thread that could not be started is tried again.
+        let threadless = self.metadata.clusters.keys();
+        let threadless = threadless.filter(|cluster| !self.clusters.contains_key(*cluster));
+        changed.extend(threadless.cloned());
+        for cluster in &changed {
+            if !self.metadata.lists_cluster(cluster) {
+                self.remove(cluster);
             }
-            listed
-        });
+        }
+        for cluster in &changed {
+            if self.metadata.lists_cluster(cluster) {
+                self.aim(cluster, epoch);
+            }
+        }
+        // A name may have given up what it was refused for.
+        for cluster in self.common.claims.refused() {
+            if let Some(listed) = self.clusters.get(&cluster) {
+                self.common.claims.claim_known(&cluster, &listed.inbox);
+                listed.inbox.post_target(listed.target.clone());
+            }
+        }
         // A stream that is named and not described has no clusters yet, and is waited for.
-        let all_described = self.subscription.is_described_by(metadata);
-        let awaited = all_described.then(|| topics.keys().map(|cluster| (*cluster).clone()));
-        if self.common.all_found.await_all(epoch, awaited) {
-            self.own.push_back(DiscoveryEvent::AllFound { epoch });
+        let known = self.subscription.is_described_by(&self.metadata);
+        self.common.all_found.begin(epoch, known);
+        if self.common.all_found.over().is_some() {
             self.common.outlet.wake();
         }
-        for (cluster, names) in topics {
-            let Some(described) = metadata.clusters.get(cluster) else {
-                continue;
-            };
-            let rules = names.into_iter().map(|topic| {
-                let starts = metadata.starts(cluster, topic).or(&self.options.starts);
-                let stop = metadata.stop(cluster, topic).unwrap_or(&self.options.stop);
-                let stop = stop.clone();
-                (topic.clone(), TopicRules { starts, stop })
-            });
-            let target = Target {
-                epoch,
-                topics: rules.collect(),
-                properties: self.options.properties.overridden_by(&described.properties),
-            };
-            let inbox = self.inbox(cluster);
-            self.common.claims.claim_known(cluster, &inbox);
-            inbox.post_target(target);
-        }
         self.absent.retain(|_, inbox| inbox.is_lingering());
+    }
+
+    /// Ends the thread of a cluster that is not listed any more.
+    fn remove(&mut self, cluster: &ClusterId) {
+        self.common.all_found.remove(cluster);
+        let Some(Listed { inbox, .. }) = self.clusters.remove(cluster) else {
+            return;
+        };
+        self.common.claims.release(cluster, &inbox);
+        if self.options.committing.is_some() {
+            inbox.retire(self.options.linger);
+            self.absent.insert(cluster.clone(), inbox);
+        } else {
+            inbox.end();
+        }
+    }
+
+    /// Gives a listed cluster its target, if it has another one than before.
+    fn aim(&mut self, cluster: &ClusterId, epoch: MetadataEpoch) {
+        let target = self.target(cluster, epoch);
+        let before = self.clusters.get(cluster);
+        if before.is_some_and(|before| before.target.asks_the_same(&target)) {
+            return;
+        }
+        self.common.all_found.aim(cluster, epoch);
+        let inbox = match before {
+            Some(before) => Arc::clone(&before.inbox),
+            None => match self.start_asker(cluster) {
+                Ok(inbox) => inbox,
+                Err(error) => {
+                    let health = no_thread(&format!("cluster {cluster}"), &error);
+                    return self.own.push_back(health);
+                }
+            },
+        };
+        self.common.claims.claim_known(cluster, &inbox);
+        inbox.post_target(target.clone());
+        let listed = Listed { inbox, target };
+        self.clusters.insert(cluster.clone(), listed);
+    }
+
+    /// What the metadata, which is that of `epoch`, says of a listed cluster.
+    fn target(&self, cluster: &ClusterId, epoch: MetadataEpoch) -> Target {
+        let before = self.clusters.get(cluster).map(|listed| &listed.target);
+        let described = self.metadata.clusters.get(cluster);
+        let properties = described.map(|described| &described.properties);
+        let rules = self.metadata.topics_of(cluster).into_iter().map(|topic| {
+            let before = before.and_then(|before| before.topics.get(topic));
+            let stop = self.metadata.stop(cluster, topic);
+            let rules = TopicRules {
+                since: before.map_or(epoch, |before| before.since),
+                starts: (self.metadata.starts(cluster, topic)).or(&self.options.starts),
+                stop: stop.unwrap_or(&self.options.stop).clone(),
+            };
+            (topic.clone(), rules)
+        });
+        Target {
+            epoch,
+            topics: rules.collect(),
+            properties: match properties {
+                Some(properties) => self.options.properties.overridden_by(properties),
+                None => self.options.properties.clone(),
+            },
+        }
     }
 
     /// Asks a control thread about a split.
     fn ask(&self, wanted: WantedStart) {
         // A cluster that is not listed any more leaves requests unanswered, as promised.
-        if let Some(inbox) = self.clusters.get(&wanted.split.cluster) {
-            inbox.post_start(wanted);
+        if let Some(listed) = self.clusters.get(&wanted.split.cluster) {
+            listed.inbox.post_start(wanted);
         }
     }
 
@@ -240,7 +310,7 @@ impl KafkaDiscovery {
                 splits: of_cluster,
             };
             match self.clusters.get(&cluster) {
-                Some(inbox) => inbox.post_identities(wanted),
+                Some(listed) => listed.inbox.post_identities(wanted),
                 None => {
                     self.own.push_back(wanted.unknown());
                     self.common.outlet.wake();
@@ -257,11 +327,8 @@ impl KafkaDiscovery {
         }
     }
 
-    /// The inbox of a cluster's control thread, which is started if there is none.
-    fn inbox(&mut self, cluster: &ClusterId) -> Arc<Inbox> {
-        if let Some(inbox) = self.clusters.get(cluster) {
-            return Arc::clone(inbox);
-        }
+    /// Starts the control thread of a cluster; its inbox.
+    fn start_asker(&mut self, cluster: &ClusterId) -> io::Result<Arc<Inbox>> {
         let inbox = Arc::new(Inbox::default());
         if let Some(absent) = self.absent.remove(cluster) {
             // A commit of the thread that ends may be under way yet: then an earlier position can
@@ -275,26 +342,29 @@ impl KafkaDiscovery {
             committing: self.options.committing.clone(),
             bounded: self.options.bounded,
         };
-        let started = Asker::start(
+        Asker::start(
             cluster.clone(),
             Arc::clone(&inbox),
             self.common.clone(),
             options,
-        );
-        match started {
-            Ok(()) => {
-                self.clusters.insert(cluster.clone(), Arc::clone(&inbox));
-            }
-            // Not inserted: the next metadata tries again.
-            Err(error) => self
-                .own
-                .push_back(no_thread(&format!("cluster {cluster}"), &error)),
-        }
-        inbox
+        )?;
+        Ok(inbox)
+    }
+
+    /// What is to be told next.
+    fn next(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {
+        // Looked at before the queue is, which has all that was found by then.
+        let over = self.common.all_found.over();
+        let event = (self.own.pop_front()).or_else(|| self.events.try_recv().ok());
+        event.or_else(|| {
+            let epoch = over?;
+            self.common.all_found.said();
+            Some(DiscoveryEvent::AllFound { epoch })
+        })
     }
 }
 
-fn no_thread(subject: &str, error: &std::io::Error) -> DiscoveryEvent<KafkaSplit> {
+fn no_thread(subject: &str, error: &io::Error) -> DiscoveryEvent<KafkaSplit> {
     DiscoveryEvent::Health(Health::new(
         subject,
         HealthStatus::Failing(FailureKind::Transient),
@@ -305,7 +375,7 @@ fn no_thread(subject: &str, error: &std::io::Error) -> DiscoveryEvent<KafkaSplit
 impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
     fn request(&mut self, request: DiscoveryRequest<KafkaSplit>) {
         match request {
-            DiscoveryRequest::Discover { epoch, metadata } => self.discover(epoch, &metadata),
+            DiscoveryRequest::Discover { epoch, metadata } => self.discover(epoch, metadata),
             DiscoveryRequest::Resolve {
                 request,
                 split,
@@ -327,8 +397,8 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
             }),
             DiscoveryRequest::Identify { request, splits } => self.identify(request, splits),
             DiscoveryRequest::Judge { request, split } => {
-                if let Some(inbox) = self.clusters.get(&split.cluster) {
-                    inbox.post_judgement(request, split);
+                if let Some(listed) = self.clusters.get(&split.cluster) {
+                    listed.inbox.post_judgement(request, split);
                 }
             }
             DiscoveryRequest::Check { request, ranges } => {
@@ -346,8 +416,8 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
         if self.options.committing.is_none() {
             return;
         }
-        if let Some(inbox) = self.clusters.get(&split.cluster) {
-            inbox.post_bound(split, *position);
+        if let Some(listed) = self.clusters.get(&split.cluster) {
+            listed.inbox.post_bound(split, *position);
             return;
         }
         let inbox = self.absent.entry(split.cluster.clone()).or_default();
@@ -366,7 +436,7 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
 
     fn poll(&mut self) -> Option<DiscoveryEvent<KafkaSplit>> {
         loop {
-            let event = (self.own.pop_front()).or_else(|| self.events.try_recv().ok())?;
+            let event = self.next()?;
             let DiscoveryEvent::Resolved { request, start, .. } = &event else {
                 return Some(event);
             };
@@ -386,7 +456,8 @@ impl SplitDiscovery<KafkaSplit> for KafkaDiscovery {
 
 impl Drop for KafkaDiscovery {
     fn drop(&mut self) {
-        for inbox in self.clusters.values().chain(self.absent.values()) {
+        let listed = self.clusters.values().map(|listed| &listed.inbox);
+        for inbox in listed.chain(self.absent.values()) {
             inbox.end();
         }
     }

@@ -1,6 +1,7 @@
 //! What the source speaks of: streams, clusters, splits and positions.
 
 mod change;
+mod listed;
 pub(crate) mod loss;
 mod name;
 mod position;

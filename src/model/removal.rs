@@ -52,6 +52,13 @@ impl StreamsMetadata {
     /// `next` with what it does not list of this any more and is to be drained, and without what waits for
     /// that; `None` if nothing is to be.
     pub(super) fn with_leaving(&self, next: &Self) -> Option<Self> {
+        let cuts = |(id, stream)| {
+            let decides: &KafkaStream = next.streams.get(id).unwrap_or(stream);
+            decides.on_removal.unwrap_or_default() == OnRemoval::Cut
+        };
+        if self.streams.iter().all(cuts) {
+            return None;
+        }
         let (before, after) = (self.groups(), next.groups());
         let mut interim = next.clone();
         let mut waiting = BTreeSet::new();

@@ -257,8 +257,13 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
     }
 
     fn changed_groups(&self, next: &Self) -> Vec<Self::Group> {
-        let (before, after) = (self.groups(), next.groups());
-        before.symmetric_difference(&after).cloned().collect()
+        let mut groups = Vec::new();
+        for cluster in self.changed_clusters(next) {
+            let (before, after) = (self.topics_of(cluster), next.topics_of(cluster));
+            let changed = before.symmetric_difference(&after).copied();
+            groups.extend(changed.map(|topic| (cluster.clone(), topic.clone())));
+        }
+        groups
     }
 
     fn reads_again(&self, (cluster, topic): &Self::Group) -> bool {

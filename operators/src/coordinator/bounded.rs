@@ -197,9 +197,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
         // What an earlier run knew and this one did not find, it would wait for in vain.
         let bounded = self.bounded.is_some();
+        if !bounded && self.draining.len() == 0 {
+            return;
+        }
         let missing = |entry: &Entry<S>| {
             let awaited = bounded || entry.leaving.is_some();
-            awaited && entry.present() && entry.found_under != epoch
+            awaited && entry.present() && !entry.verified
         };
         let missing = self.splits.iter().filter(|(_, entry)| missing(entry));
         let missing = missing.map(|(split, _)| split.clone()).collect();

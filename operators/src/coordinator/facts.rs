@@ -142,20 +142,12 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         now: Duration,
     ) {
         let at = self.name_of(now);
-        let Some(metadata) = self
-            .metadata
-            .as_ref()
-            .filter(|_| epoch == self.metadata_epoch)
-        else {
-            self.ignored += 1;
-            return;
-        };
-        let listed: Vec<_> = splits
+        let (holding, old): (Vec<_>, Vec<_>) = splits
             .into_iter()
-            .filter(|found| metadata.lists(&found.split))
-            .collect();
+            .partition(|found| self.holds(&found.split, epoch));
+        self.ignored += u64::from(!old.is_empty());
         // What belongs to a group that has members came later than they did.
-        let known: BTreeSet<_> = listed
+        let known: BTreeSet<_> = holding
             .iter()
             .map(|found| S::Metadata::group_of(&found.split))
             .filter(|group| self.groups.contains_key(group))
@@ -164,7 +156,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.heard_of(group);
         }
         let closed = self.bounded.as_ref().is_some_and(Bounded::is_complete);
-        for mut found in listed {
+        for mut found in holding {
             found.split = self.read_as(found.split);
             if !self.splits.contains_key(&found.split) {
                 // What a bounded source reads was settled when all was found for the first time.
@@ -188,7 +180,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 .get_mut(&found.split)
                 .expect("it is there by now");
             entry.racks = found.racks;
-            entry.found_under = epoch;
             let gone = std::mem::take(&mut entry.gone);
             if gone {
                 entry.is_back(at);
@@ -205,11 +196,11 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     }
 
     pub(super) fn gone(&mut self, epoch: MetadataEpoch, splits: Vec<S>, now: Duration) {
-        if epoch != self.metadata_epoch {
-            self.ignored += 1;
-            return;
-        }
-        for split in splits {
+        let (holding, old): (Vec<_>, Vec<_>) = splits
+            .into_iter()
+            .partition(|split| self.holds(split, epoch));
+        self.ignored += u64::from(!old.is_empty());
+        for split in holding {
             let split = self.read_as(split);
             let Some(entry) = self.splits.get_mut(&split).filter(|entry| !entry.gone) else {
                 continue;

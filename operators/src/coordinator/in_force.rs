@@ -1,5 +1,6 @@
 //! Which metadata is in force, and which splits it lists.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ownership::Ownership;
@@ -7,11 +8,58 @@ use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
 use crate::defect::{self, Defect};
 use crate::discovery::DiscoveryRequest;
+use crate::epoch::MetadataEpoch;
 use crate::event::SourceEvent;
 use crate::log::LogRecord;
 use crate::split::{Metadata, Split};
 
+/// Since which epoch each group has been listed.
+///
+/// What was found of a group holds until an epoch changes whether the group is listed. An epoch that does
+/// not changes nothing of it, so a finding that crosses that epoch might as well have come before.
+///
+/// # Invariants
+///
+/// `later` has groups that are listed, and all that came to be after `first`.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct ListedSince<G> {
+    /// The first epoch of this run, since which all others are.
+    first: MetadataEpoch,
+    later: BTreeMap<G, MetadataEpoch>,
+}
+
+impl<G: Ord> ListedSince<G> {
+    pub(super) fn new() -> Self {
+        Self {
+            first: MetadataEpoch::default(),
+            later: BTreeMap::new(),
+        }
+    }
+
+    /// A group is listed from `epoch` on, or is not.
+    fn note(&mut self, group: G, listed: bool, epoch: MetadataEpoch) {
+        if listed {
+            self.later.insert(group, epoch);
+        } else {
+            self.later.remove(&group);
+        }
+    }
+
+    /// Since when a group has been listed that is.
+    fn of(&self, group: &G) -> MetadataEpoch {
+        self.later.get(group).copied().unwrap_or(self.first)
+    }
+}
+
 impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
+    /// Whether what was found of a split under `epoch` holds: the split is listed, and has been since.
+    pub(super) fn holds(&self, split: &S, epoch: MetadataEpoch) -> bool {
+        let group = S::Metadata::group_of(split);
+        let metadata = self.metadata.as_ref();
+        metadata.is_some_and(|metadata| metadata.lists_group(&group))
+            && (self.listed_since.of(&group)..=self.metadata_epoch).contains(&epoch)
+    }
+
     /// Takes an answer: it is in force at once, or as soon as what it removes is drained.
     pub(super) fn adopt(&mut self, answer: S::Metadata, now: Duration) {
         if self.hold_metadata(&answer) {
@@ -52,7 +100,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         });
         let changed = match &self.metadata {
             Some(before) => before.changed_groups(&metadata),
-            None => self.groups.keys().cloned().collect(),
+            None => {
+                self.listed_since.first = epoch;
+                self.groups.keys().cloned().collect()
+            }
         };
         self.planning.calm(now, self.options.calm_for);
         self.first.get_or_insert_with(|| metadata.clone());
@@ -67,6 +118,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             for split in members {
                 self.list(&split, listed, now);
             }
+            self.listed_since.note(group, listed, epoch);
         }
         self.leave(target, now);
         let discover = DiscoveryRequest::Discover { epoch, metadata };

@@ -91,7 +91,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 identity: before.replaced_by.or(before.identity),
                 racks: before.racks,
                 verified: before.verified,
-                found_under: before.found_under,
                 gone: before.gone,
                 paused: before.paused,
                 appeared: self.appeared(&group, false),

@@ -265,7 +265,6 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             entry.ownership = Ownership::Recording(start.clone());
             entry.racks.clone_from(&before.racks);
             entry.stop.clone_from(stop);
-            entry.found_under = before.found_under;
             entry.listed = before.listed;
             entry.unlisted_since = before.unlisted_since;
             entry.gone = before.gone;

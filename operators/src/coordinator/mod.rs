@@ -54,6 +54,7 @@ use self::bounded::Bounded;
 use self::draining::Draining;
 use self::failure::Failure;
 use self::identity::Proofs;
+use self::in_force::ListedSince;
 pub use self::options::CoordinatorOptions;
 use self::ownership::Entry;
 use self::phase::{Awaited, Phase};
@@ -120,6 +121,7 @@ pub struct Coordinator<S: Split, A = Box<dyn Assignor<S>>> {
     /// What was in force first of all, in this run or the earliest that the log knows.
     first: Option<S::Metadata>,
     metadata_epoch: MetadataEpoch,
+    listed_since: ListedSince<<S::Metadata as Metadata<S>>::Group>,
     /// The last epoch that the readers were told.
     metadata_told: MetadataEpoch,
     answers: Answers<S::Metadata>,
@@ -191,6 +193,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             metadata: None,
             first: None,
             metadata_epoch: MetadataEpoch::default(),
+            listed_since: ListedSince::new(),
             metadata_told: MetadataEpoch::default(),
             answers: Answers::new(),
             draining: Draining::new(),
@@ -444,6 +447,7 @@ impl<S: Split, A> Hash for Coordinator<S, A> {
         (&self.phase, &self.incarnation, &self.readers).hash(hasher);
         (&self.metadata, &self.metadata_epoch, &self.metadata_told).hash(hasher);
         (&self.answers, &self.draining, &self.first).hash(hasher);
+        self.listed_since.hash(hasher);
         (&self.planning, &self.splits, &self.bound).hash(hasher);
         (&self.quarantined, &self.kept, &self.deadlines).hash(hasher);
         self.to_read_again.hash(hasher);

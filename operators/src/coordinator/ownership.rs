@@ -7,7 +7,7 @@ use super::draining::Leaving;
 use super::loss::Loss;
 use crate::assignor::SplitLoad;
 use crate::discovery::Appeared;
-use crate::epoch::{MetadataEpoch, ReaderId, RequestId, SplitEpoch};
+use crate::epoch::{ReaderId, RequestId, SplitEpoch};
 use crate::explain::{OriginKind, Story};
 use crate::split::Split;
 use crate::tick::Tick;
@@ -36,8 +36,6 @@ pub(super) struct Entry<S: Split> {
     pub(super) stop: Option<S::Position>,
     /// How far it is drained, if it leaves.
     pub(super) leaving: Option<Leaving<S::Position>>,
-    /// The metadata epoch under which it was last found.
-    pub(super) found_under: MetadataEpoch,
     /// Whether the metadata lists it.
     pub(super) listed: bool,
     /// When the metadata stopped to list it, if it does not.
@@ -105,7 +103,6 @@ impl<S: Split> Entry<S> {
             racks: Vec::new(),
             stop: None,
             leaving: None,
-            found_under: MetadataEpoch::default(),
             listed: true,
             unlisted_since: None,
             gone: false,

@@ -25,6 +25,7 @@ mod defects;
 mod drains;
 mod explain;
 mod failures;
+mod findings;
 mod moves;
 mod plans;
 mod prepares;

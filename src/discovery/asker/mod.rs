@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use timely_splits::discovery::DiscoveryEvent;
 use timely_splits::health::{FailureKind, HealthStatus};
 
 use self::identity::Identities;
@@ -208,16 +207,11 @@ impl Asker {
         Ok(())
     }
 
-    /// Takes `wanted` over, and asks for it if it differs from the one before.
-    ///
-    /// If its epoch alone does, other clusters changed. Asking at each of their changes would load
-    /// this one with what does not concern it, and if they came faster than it answers, no answer
-    /// would ever be about the metadata of its time.
+    /// Takes `wanted` over, and asks for it.
     fn aim(&mut self, wanted: Target, now: Instant) -> Result<(), Unheard> {
         let before = self.target.take();
         let before = before.as_ref();
         let target = self.target.insert(wanted);
-        let same = before.is_some_and(|before| before.asks_the_same(target));
         if before.is_none_or(|before| before.properties != target.properties) {
             // Dropping it closes it on another thread.
             self.client = None;
@@ -225,23 +219,22 @@ impl Asker {
             self.findings.doubt();
             self.standing = Standing::Unknown;
         }
-        let listed = |topic: &TopicName| target.topics.contains_key(topic);
-        self.findings.retain(listed);
-        self.starts.retain(|split| listed(&split.topic));
+        // What is there under its name when it is listed again may be another one.
+        let kept = |topic: &TopicName| before.is_some_and(|before| before.keeps(target, topic));
+        self.findings.retain(kept);
+        self.starts.retain(|split| kept(&split.topic));
         self.identities
-            .retain_judgements(|split| listed(&split.topic));
+            .retain_judgements(|split| kept(&split.topic));
         let cluster = &self.cluster;
         let topics = target.topics.keys();
         let subjects: BTreeSet<_> = topics.map(|topic| topic_subject(cluster, topic)).collect();
         self.voice
             .retain(|subject| !subject.starts_with("topic ") || subjects.contains(subject));
-        if !same || self.standing == Standing::Taken {
-            self.round_due = Some(now);
-        }
+        self.round_due = Some(now);
         self.report()
     }
 
-    /// Reports what is known under the current epoch, as far as that was not done.
+    /// Reports what is known under the epoch of the target, as far as that was not done.
     fn report(&mut self) -> Result<(), Unheard> {
         let Some(target) = &self.target else {
             return Ok(());
@@ -251,11 +244,10 @@ impl Asker {
         events
             .into_iter()
             .try_for_each(|event| self.outlet.send(event))?;
-        if self.findings.is_complete(target.topics.keys())
-            && self.all_found.answered(&self.cluster, target.epoch)
-        {
-            let epoch = target.epoch;
-            return self.outlet.send(DiscoveryEvent::AllFound { epoch });
+        let complete = self.findings.is_complete(target.topics.keys());
+        let (cluster, epoch) = (&self.cluster, target.epoch);
+        if self.all_found.note(cluster, epoch, complete) {
+            self.outlet.wake();
         }
         Ok(())
     }
@@ -334,7 +326,7 @@ impl Asker {
         let known = |topic: &TopicName| self.findings.identity(topic);
         let asked = identity::ask(client, &topics, known, timeout);
         // The metadata may have changed while the cluster was asked. What it said of a topic holds
-        // under any epoch, but only if it is still reached in the same way.
+        // as long as that stays listed, but only if it is still reached in the same way.
         let meanwhile = self.inbox.take(Some(Instant::now()), None).ok_or(Unheard)?;
         self.adopt(meanwhile)?;
         let now = self.target.as_ref();
@@ -352,10 +344,9 @@ impl Asker {
             }
         };
         self.compare(id.as_ref())?;
-        if self.standing == Standing::Taken {
-            return Ok(true);
+        if self.standing != Standing::Taken {
+            self.note(target, answers, id)?;
         }
-        self.note(answers, id)?;
         self.report()?;
         Ok(true)
     }
@@ -386,15 +377,17 @@ impl Asker {
             .take_if(|(made_of, _)| resolved.is_some_and(|resolved| resolved != *made_of));
     }
 
-    /// Notes what `answers` say of each listed topic, and says what is wrong with it.
+    /// Notes what `answers` to a question about `asked` say of each topic that has been listed since, and
+    /// says what is wrong with it.
     fn note(
         &mut self,
+        asked: &Target,
         answers: Vec<TopicAnswer>,
         cluster: Option<KafkaClusterId>,
     ) -> Result<(), Unheard> {
         for TopicAnswer { topic, found } in answers {
             let target = self.target.as_ref();
-            if !target.is_some_and(|target| target.topics.contains_key(&topic)) {
+            if !target.is_some_and(|target| asked.keeps(target, &topic)) {
                 // It was unlisted while the cluster was asked.
                 continue;
             }

@@ -56,6 +56,7 @@ fn what_is_asked_is_the_rule_of_the_topic_unless_another_is_given() {
     let cluster = asker.cluster.clone();
     let orders = TopicName::new("orders").unwrap();
     let rules = TopicRules {
+        since: MetadataEpoch(1),
         starts: StartRules {
             start: Some(StartAt::Latest),
             ..StartRules::default()

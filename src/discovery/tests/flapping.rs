@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use timely_splits::discovery::SplitDiscovery;
 
-use super::{Event, SOON, Watched, names, nobody, options, orders};
+use super::{Event, SOON, Watched, nobody, options, orders};
 use crate::discovery::DiscoveryOptions;
 use crate::embedded::{EmbeddedCluster, KafkaApi};
 
@@ -11,15 +11,14 @@ const CHANGES_EVERY: Duration = Duration::from_millis(50);
 const ANSWERS_IN: Duration = Duration::from_millis(60);
 
 impl Watched {
-    /// Waits until the metadata is to change next; whether `orders` of `east` was found meanwhile,
-    /// under the epoch of this time.
+    /// Waits until the metadata is to change next; whether all was found meanwhile that it lists.
     fn found_before_the_next_change(&mut self) -> bool {
         let until = Instant::now() + CHANGES_EVERY;
         let mut found = false;
         loop {
             while let Some(event) = self.discovery.poll() {
-                if let Event::Found { epoch, splits } = &event {
-                    found |= *epoch == self.epoch && names(splits) == ["east/orders/0"];
+                if let Event::AllFound { epoch } = event {
+                    found |= epoch == self.epoch;
                 }
             }
             if self.woken.recv_deadline(until).is_err() {

@@ -1,3 +1,4 @@
+mod changes;
 mod commits;
 mod conformance;
 mod flapping;
@@ -381,7 +382,11 @@ fn two_names_of_one_cluster_are_refused_and_read_once() {
     });
     watched.discover(&orders(&[other]));
     watched.health("cluster other", HealthStatus::Well);
-    let found = watched.found("other");
+    // Under the epoch since which it is listed.
+    let found = watched.until(|event| match event {
+        Event::Found { splits, .. } => Some(splits.clone()).filter(|found| !found.is_empty()),
+        _ => None,
+    });
 
     assert!(
         refused

@@ -39,9 +39,10 @@ pub(super) fn wakes<R: DiscoveryRig>(rig: R, context: Context) -> Checked<Done> 
     let mut driver = Driver::new(rig, context);
     let splits = driver.splits([0, 1]);
     for _ in 0..5 {
+        driver.discover(&[]);
         driver.listen()?;
         let (epoch, _) = driver.discover(&splits);
-        driver.woken("the splits of a newer epoch")?;
+        driver.woken("the splits that a newer epoch lists")?;
         driver.until_found("D4", epoch, &splits)?;
     }
     driver.listen()?;
@@ -111,6 +112,11 @@ pub(super) fn looks_for_the_latest<R: DiscoveryRig>(rig: R, context: Context) ->
     driver.discover(&both[..1]);
     let (latest, _) = driver.discover(&both[1..]);
     driver.until_found("D6", latest, &both[1..])?;
+    driver.listen()?;
+    // Again, so that it may never have seen that one of them was not listed for a while.
+    driver.discover(&both[..1]);
+    let (last, _) = driver.discover(&both);
+    driver.until_found("D6", last, &both)?;
     driver.listen()?;
     Ok(Done::Kept)
 }

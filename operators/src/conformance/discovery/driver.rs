@@ -182,7 +182,7 @@ impl<R: DiscoveryRig> Driver<R> {
         })
     }
 
-    /// Waits until the splits were found under an epoch.
+    /// Waits until it is known of the splits under an epoch that they exist.
     pub(super) fn until_found(
         &mut self,
         number: &'static str,
@@ -192,9 +192,20 @@ impl<R: DiscoveryRig> Driver<R> {
         let names: Vec<String> = splits.iter().map(ToString::to_string).collect();
         let what = format!("{} under epoch {epoch}", names.join(" and "));
         self.until(number, &what, |driver| {
-            let mut splits = splits.iter();
-            splits.all(|split| driver.found.contains(&(epoch, split.clone())))
+            let found = driver.known_under(epoch);
+            splits.iter().all(|split| found.contains(split))
         })
+    }
+
+    /// The splits that were found under an epoch, or under one before it since which all list them.
+    pub(super) fn known_under(&self, epoch: MetadataEpoch) -> BTreeSet<R::Split> {
+        let listed = |since: MetadataEpoch, split: &R::Split| {
+            let mut between = self.asked.range(since..=epoch);
+            since <= epoch && between.all(|(_, metadata)| metadata.lists(split))
+        };
+        let found = self.found.iter();
+        let found = found.filter(|(since, split)| listed(*since, split));
+        found.map(|(_, split)| split.clone()).collect()
     }
 
     /// Polls for a while, whatever comes.
@@ -233,8 +244,7 @@ impl<R: DiscoveryRig> Driver<R> {
                 }
             }
             DiscoveryEvent::AllFound { epoch } => {
-                let found = self.found.iter().filter(|(under, _)| *under == epoch);
-                let found = found.map(|(_, split)| split.clone()).collect();
+                let found = self.known_under(epoch);
                 self.all_found.entry(epoch).or_insert(found);
             }
             DiscoveryEvent::Checked { request, lost } => {
