@@ -313,13 +313,35 @@ impl<S: Split, B> ReaderState<S, B> {
     }
 
     fn adopt(&mut self, epoch: MetadataEpoch, metadata: S::Metadata) {
-        let unlisted = self.held.keys().filter(|split| !metadata.lists(split));
-        for split in unlisted.cloned().collect::<Vec<_>>() {
+        for split in self.held_and_unlisted(&metadata) {
             self.release(&split, ReleaseReason::NotListed);
         }
         self.actions
             .push_back(ReaderAction::Adopt(epoch, metadata.clone()));
         self.metadata = Some((epoch, metadata));
+    }
+
+    /// The splits that are held and that `metadata`, which follows on what is in force, does not list.
+    ///
+    /// What is held is listed by what is in force, so that only groups of which the two differ matter: a
+    /// cluster that comes costs nothing for each split of the others.
+    fn held_and_unlisted(&self, metadata: &S::Metadata) -> Vec<S> {
+        let Some((_, before)) = &self.metadata else {
+            let held = self.held.keys();
+            return held
+                .filter(|split| !metadata.lists(split))
+                .cloned()
+                .collect();
+        };
+        let changed = before.changed_groups(metadata).into_iter();
+        let unlisted: BTreeSet<_> = changed
+            .filter(|group| !metadata.lists_group(group))
+            .collect();
+        if unlisted.is_empty() {
+            return Vec::new();
+        }
+        let is_unlisted = |split: &&S| unlisted.contains(&S::Metadata::group_of(split));
+        self.held.keys().filter(is_unlisted).cloned().collect()
     }
 
     fn assign(&mut self, assignment: Assignment<S>, now: Duration) {
