@@ -185,11 +185,13 @@ impl Asker {
             if let Some(was) = self.claims.contradicted(&self.cluster, id) {
                 self.standing = Standing::Foreign;
                 self.findings.answered_by_foreign(true);
+                self.take_back();
                 return self.voice.say(&subject, DEFINITE, &foreign_words(&was, id));
             }
             if let Some(other) = self.claims.claim(&self.cluster, &self.inbox, id) {
                 self.standing = Standing::Taken;
                 self.findings.doubt();
+                self.take_back();
                 return self.voice.say(&subject, DEFINITE, &taken_words(&other, id));
             }
         }

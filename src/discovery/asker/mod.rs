@@ -234,6 +234,14 @@ impl Asker {
         self.report()
     }
 
+    /// Takes back that all is known here, before anybody hears why: an epoch that begins then would be told that
+    /// all was found.
+    fn take_back(&self) {
+        if let Some(target) = &self.target {
+            self.all_found.note(&self.cluster, target.epoch, false);
+        }
+    }
+
     /// Reports what is known under the epoch of the target, as far as that was not done.
     fn report(&mut self) -> Result<(), Unheard> {
         let Some(target) = &self.target else {
