@@ -16,9 +16,8 @@ const SIZES: usize = 6;
 
 /// Vectors that come back, from whichever thread they are dropped on.
 ///
-/// What comes from the system instead is given back to it, page by page, at almost every batch: a tenth of
-/// the time that a small record takes. The one that came last goes first: it is the one that is still in
-/// a cache.
+/// What comes from the system instead is given back to it, and taken again page by page. The one that came
+/// last goes first: it is the one that is still in a cache.
 ///
 /// # Invariants
 ///
@@ -51,7 +50,9 @@ impl<V: Pod + Send> Pool<V> {
         let sizes = (0..SIZES).map(|at| self.largest >> at).enumerate();
         let fitting = sizes.take_while(|(_, size)| *size >= count).last();
         match fitting.filter(|(_, size)| *size <= 2 * count) {
-            Some((at, size)) => (self.homes[at].take()).unwrap_or_else(|| Vec::with_capacity(size)),
+            Some((at, size)) => (self.homes[at].take())
+                .filter(|waiting| waiting.capacity() <= 2 * count)
+                .unwrap_or_else(|| Vec::with_capacity(size)),
             None => Vec::with_capacity(count),
         }
     }
@@ -173,6 +174,23 @@ mod tests {
                 home.put(again);
             }
         }
+    }
+
+    /// One that has grown waits among the largest, and is too large for a content that just needs one of those.
+    #[test]
+    fn what_has_grown_is_not_taken_for_much_less() {
+        let pool = Pool::<u8>::new(1024);
+        let grown = [0; 3].map(|_| pool.finish(&mut vec![7; 2048]));
+        drop(grown);
+        let mut vector = Vec::new();
+        pool.fill(&mut vector);
+        assert_eq!(vector.capacity(), 2048);
+
+        vector.extend([7; 600]);
+        let (content, memory) = pool.finish(&mut vector);
+
+        assert!((600..=1200).contains(&memory), "{memory}");
+        assert_eq!(content.len(), 600);
     }
 
     #[test]
