@@ -18,7 +18,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 impl<S: Split, B> ReaderState<S, B> {
     /// The fetcher stopped reading a split by itself.
     pub fn handle_down(&mut self, down: FetcherDown<S>, now: Duration) {
-        let current = |held: &&mut Held<S, B>| held.split_epoch == down.split_epoch;
+        let current = |held: &&mut Held<S>| held.split_epoch == down.split_epoch;
         let Some(held) = self.held.get_mut(&down.split).filter(current) else {
             self.ignored += 1;
             return;
@@ -53,10 +53,10 @@ impl<S: Split, B> ReaderState<S, B> {
             // What a tick that is given again stands for is known: no error is added to it.
             // What it has not given stays pending, so that no frontier passes it.
             FailureKind::Definite if self.is_replaying() => {
-                self.held.remove(&down.split);
+                self.let_go(&down.split);
             }
             FailureKind::Definite => {
-                self.held.remove(&down.split);
+                self.let_go(&down.split);
                 let error = SplitError {
                     split: down.split.clone(),
                     position: next.clone(),
@@ -88,7 +88,7 @@ impl<S: Split, B> ReaderState<S, B> {
         cause: LossCause<S::Position>,
         message: String,
     ) {
-        let Some(held) = self.held.remove(&split) else {
+        let Some(held) = self.let_go(&split) else {
             return;
         };
         self.stop_replay_of(&split);
@@ -122,7 +122,7 @@ impl<S: Split, B> ReaderState<S, B> {
             let Some(held) = self.held.get_mut(&split) else {
                 continue;
             };
-            if held.split_epoch == split_epoch && held.parked.is_none() {
+            if held.split_epoch == split_epoch && !self.parked.has(&split) {
                 held.moved_at = self.full.reading_time(now);
                 self.actions
                     .push_back(ReaderAction::Fetch(split, split_epoch, held.next.clone()));

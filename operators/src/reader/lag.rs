@@ -59,7 +59,7 @@ impl<S: Split, B> ReaderState<S, B> {
                 // Not by `now`: while the log holds up the reader, nothing of the split can come.
                 let still = held.is_some_and(|held| {
                     held.split_epoch == *split_epoch
-                        && held.parked.is_none()
+                        && !self.parked.has(split)
                         && held.moved_at + self.options.stuck_after <= looked_until(split)
                 });
                 *lag > 0 && still

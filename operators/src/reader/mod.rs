@@ -9,6 +9,7 @@ mod full;
 mod in_flight;
 mod lag;
 mod operator;
+mod parked;
 mod replay;
 mod room;
 mod state;
@@ -25,7 +26,8 @@ use crate::fetcher::Piece;
 ///
 /// A piece that is held back is offered again from time to time; its split is not read meanwhile,
 /// its position stays, and the frontier and all other splits go on. A decoder waits like this for a
-/// schema without holding anybody else.
+/// schema without holding anybody else: at most one piece a split, which counts as what was emitted does
+/// until there is no more room for either.
 pub type AdmissionHook<S, B> = Box<dyn FnMut(&Piece<S, B>) -> Admission>;
 
 /// What an [`AdmissionHook`] decides.

@@ -247,12 +247,18 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         self.state.handle_lags(lags, now);
     }
 
+    /// How many more bytes the open tick may have.
+    fn room_at_tick(&self) -> usize {
+        (self.options.open_tick_bytes_max).saturating_sub(self.state.open_bytes())
+    }
+
     /// How many bytes may be emitted, if any.
     fn room(&mut self, now: Duration) -> Option<usize> {
         let open_bytes = self.state.open_bytes();
-        let left = self.room.left(self.fetcher.unreleased_bytes());
+        let (unreleased, parked) = (self.fetcher.unreleased_bytes(), self.state.parked_bytes());
+        let left = self.room.left(unreleased, parked);
         let room = left
-            .min((self.options.open_tick_bytes_max).saturating_sub(open_bytes))
+            .min(self.room_at_tick())
             .min(self.options.activation_bytes_max);
         let is_full = room == 0;
         if is_full {
@@ -281,7 +287,8 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         let Some(tick) = self.state.open() else {
             return;
         };
-        if room.is_some() && (admission.is_some() || self.parked_by_replay) {
+        // What is parked has room already: only its tick may be full.
+        if admission.is_some() || self.parked_by_replay {
             self.parked_by_replay = false;
             self.offer_again(admission.as_deref_mut(), tick, now);
         }
@@ -327,6 +334,11 @@ impl<T: SourceTime, S: Split, F: SplitFetcher<S>> ReaderOperator<T, S, F> {
         now: Duration,
     ) {
         for split in self.state.parked() {
+            if self.room_at_tick() == 0 {
+                self.parked_by_replay = hook.is_none();
+                self.alarm.set(now + LOOK_AGAIN, now);
+                return;
+            }
             let Some(piece) = self.state.unpark(&split) else {
                 continue;
             };

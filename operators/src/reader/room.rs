@@ -16,13 +16,15 @@ const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// What is in flight of one worker, and whether more may be.
 ///
 /// With a probe that is what was emitted at ticks that the probe has not passed, without one it is
-/// what was emitted and not dropped.
+/// what was emitted and not dropped. What waits to be admitted takes room as well.
 #[derive(Debug)]
 pub(super) struct Room<T: SourceTime> {
     account: Account,
     in_flight: Option<InFlight<T>>,
     /// The bytes that were in flight when it was last looked at.
-    used: usize,
+    emitted: usize,
+    /// The bytes that waited to be admitted then.
+    parked: usize,
     /// Since when there is none.
     full_since: Option<Duration>,
     told: bool,
@@ -34,7 +36,8 @@ impl<T: SourceTime> Room<T> {
         Self {
             account: options.budget.open(),
             in_flight: probe.map(|probe| InFlight::new(probe, options.time)),
-            used: 0,
+            emitted: 0,
+            parked: 0,
             full_since: None,
             told: false,
         }
@@ -47,13 +50,15 @@ impl<T: SourceTime> Room<T> {
         }
     }
 
-    /// How many bytes may be in flight besides those that are, if `unreleased` were not dropped.
-    pub(super) fn left(&mut self, unreleased: usize) -> usize {
-        self.used = match &mut self.in_flight {
+    /// How many bytes may be in flight besides those that are, if `unreleased` were not dropped, of which
+    /// `parked` wait to be admitted.
+    pub(super) fn left(&mut self, unreleased: usize, parked: usize) -> usize {
+        self.parked = parked;
+        self.emitted = match &mut self.in_flight {
             Some(in_flight) => in_flight.bytes(),
-            None => unreleased,
+            None => unreleased.saturating_sub(parked),
         };
-        self.account.room(self.used)
+        self.account.room(self.emitted + parked)
     }
 
     /// Whether another source may wait for what this one gives back.
@@ -64,7 +69,7 @@ impl<T: SourceTime> Room<T> {
     /// Whether to close the open tick, at which `open_bytes` were emitted, would make room: what is in flight
     /// at older ones waits for the user.
     pub(super) fn is_full_of_tick(&self, open_bytes: usize) -> bool {
-        open_bytes > 0 && open_bytes >= self.used / 2
+        open_bytes > 0 && open_bytes >= self.emitted / 2
     }
 
     /// What a person should know of `worker` once nothing was read for long because there was no room, and
@@ -88,7 +93,7 @@ impl<T: SourceTime> Room<T> {
             return None;
         }
         self.told = true;
-        let (used, whole) = (self.used, self.account.whole());
+        let (used, parked, whole) = (self.emitted, self.parked, self.account.whole());
         let what = match &self.in_flight {
             Some(in_flight) => match in_flight.oldest() {
                 Some(tick) => format!(
@@ -98,8 +103,12 @@ impl<T: SourceTime> Room<T> {
             },
             None => format!("{used} bytes were emitted in batches that are not dropped"),
         };
+        let waiting = match parked {
+            0 => String::new(),
+            parked => format!(", {parked} bytes wait until the admission hook admits them"),
+        };
         let message = format!(
-            "nothing is read for want of room: {what}; all that share it have {whole} bytes"
+            "nothing is read for want of room: {what}{waiting}; all that share it have {whole} bytes"
         );
         Some(say(HealthStatus::Waiting, message))
     }

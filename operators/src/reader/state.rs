@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::action::{ReaderAction, ReaderOptions, Verdict};
 use super::full::Full;
+use super::parked::Parked;
 use super::replay::Replaying;
 use crate::assignor::ReaderProfile;
 use crate::binding::{SplitError, SplitRange};
@@ -31,7 +32,9 @@ pub struct ReaderState<S: Split, B> {
     pub(super) id: ReaderId,
     pub(super) options: ReaderOptions,
     metadata: Option<(MetadataEpoch, S::Metadata)>,
-    pub(super) held: BTreeMap<S, Held<S, B>>,
+    pub(super) held: BTreeMap<S, Held<S>>,
+    /// Pieces of held splits that were not admitted.
+    pub(super) parked: Parked<S, B>,
     open: Option<Tick>,
     /// Closed ticks that are not durable, oldest first.
     undurable: VecDeque<Tick>,
@@ -58,7 +61,8 @@ pub struct ReaderState<S: Split, B> {
 /// which lags are due.
 impl<S: Split, B: Hash> Hash for ReaderState<S, B> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (&self.id, &self.options, &self.metadata, &self.held).hash(hasher);
+        (&self.id, &self.options, &self.metadata).hash(hasher);
+        (&self.held, &self.parked).hash(hasher);
         (&self.open, &self.undurable).hash(hasher);
         (&self.moved, &self.errors, self.open_bytes).hash(hasher);
         (&self.retries, &self.actions, &self.replaying).hash(hasher);
@@ -76,7 +80,7 @@ struct Emitted<S: Split> {
 
 /// A split that this reader may emit.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Held<S: Split, B> {
+pub(super) struct Held<S: Split> {
     pub(super) split_epoch: SplitEpoch,
     pub(super) next: S::Position,
     /// Nothing at this position or past it is emitted.
@@ -89,8 +93,6 @@ pub(super) struct Held<S: Split, B> {
     pub(super) crashes: u32,
     /// When a piece of it was last emitted, or it was or will be last given to the fetcher, in reading time.
     pub(super) moved_at: Duration,
-    /// A piece that was not admitted. The fetcher does not read the split meanwhile.
-    pub(super) parked: Option<Piece<S, B>>,
 }
 
 impl<S: Split, B> ReaderState<S, B> {
@@ -105,6 +107,7 @@ impl<S: Split, B> ReaderState<S, B> {
             options,
             metadata: None,
             held: BTreeMap::new(),
+            parked: Parked::default(),
             open: None,
             undurable: VecDeque::new(),
             replaying: None,
@@ -194,8 +197,8 @@ impl<S: Split, B> ReaderState<S, B> {
         };
         let current =
             held.split_epoch == piece.split_epoch || defect::is(Defect::NoSplitEpochCheck);
-        if !current || held.parked.is_some() || (piece.start < held.next && piece.end <= held.next)
-        {
+        let is_late = piece.start < held.next && piece.end <= held.next;
+        if !current || self.parked.has(&piece.split) || is_late {
             self.ignored += 1;
             return Verdict::Drop;
         }
@@ -241,20 +244,20 @@ impl<S: Split, B> ReaderState<S, B> {
     ///
     /// The piece must be the next of its split, as [`is_next`](Self::is_next) says.
     pub fn park(&mut self, piece: Piece<S, B>) {
-        let Some(held) = self.held.get_mut(&piece.split) else {
+        if !self.held.contains_key(&piece.split) {
             return;
-        };
+        }
         self.actions.push_back(ReaderAction::Unfetch(
             piece.split.clone(),
             piece.split_epoch,
         ));
-        held.parked = Some(piece);
+        self.parked.keep(piece);
     }
 
     /// Keeps a piece that was parked already and may still not be emitted.
     pub fn park_again(&mut self, piece: Piece<S, B>) {
-        if let Some(held) = self.held.get_mut(&piece.split) {
-            held.parked = Some(piece);
+        if self.held.contains_key(&piece.split) {
+            self.parked.keep(piece);
         }
     }
 
@@ -263,19 +266,23 @@ impl<S: Split, B> ReaderState<S, B> {
         self.held.get(&piece.split).is_some_and(|held| {
             let current =
                 held.split_epoch == piece.split_epoch || defect::is(Defect::NoSplitEpochCheck);
-            current && held.parked.is_none() && held.next == piece.start
+            current && !self.parked.has(&piece.split) && held.next == piece.start
         })
     }
 
     /// The splits with a parked piece.
     pub fn parked(&self) -> Vec<S> {
-        let parked = self.held.iter().filter(|(_, held)| held.parked.is_some());
-        parked.map(|(split, _)| split.clone()).collect()
+        self.parked.splits()
+    }
+
+    /// The bytes of parked pieces.
+    pub fn parked_bytes(&self) -> usize {
+        self.parked.bytes()
     }
 
     /// Takes the parked piece of a split, if it has one.
     pub fn unpark(&mut self, split: &S) -> Option<Piece<S, B>> {
-        self.held.get_mut(split)?.parked.take()
+        self.parked.take(split)
     }
 
     /// Has the fetcher read a split on, after its parked piece was emitted.
@@ -396,15 +403,22 @@ impl<S: Split, B> ReaderState<S, B> {
             failures: 0,
             crashes: 0,
             moved_at: self.full.reading_time(now),
-            parked: None,
         };
+        self.let_go(&split);
         self.held.insert(split.clone(), held);
         self.may_lag.insert(split.clone());
         self.finish(&split);
     }
 
+    /// Holds a split no more, and nothing of it.
+    pub(super) fn let_go(&mut self, split: &S) -> Option<Held<S>> {
+        self.parked.take(split);
+        self.held.remove(split)
+    }
+
     pub(super) fn release(&mut self, split: &S, why: ReleaseReason) {
-        let Some(held) = self.held.remove(split) else {
+        let parked = self.parked.take(split);
+        let Some(held) = self.let_go(split) else {
             return;
         };
         self.stop_replay_of(split);
@@ -413,7 +427,7 @@ impl<S: Split, B> ReaderState<S, B> {
         if defect::is(Defect::BindingForgetsRelease) {
             self.moved.remove(&(split.clone(), held.split_epoch));
         }
-        let next = match held.parked {
+        let next = match parked {
             Some(parked) if defect::is(Defect::HandoverOfFetched) => parked.end,
             Some(_) | None => held.next,
         };
