@@ -15,6 +15,8 @@
 //! built until the last record was counted.
 #![expect(clippy::print_stdout, reason = "what a benchmark is for")]
 
+#[path = "../support/batch.rs"]
+mod batch;
 mod dataflow;
 #[path = "../support/meter.rs"]
 mod meter;

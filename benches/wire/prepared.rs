@@ -16,6 +16,7 @@ use timely_splits::loss::Remains;
 use timely_splits::wake::Waker;
 
 use crate::Outcome;
+use crate::batch::Batch;
 
 /// The name of the cluster and of the stream.
 pub(crate) const NAME: &str = "bench";
@@ -27,8 +28,8 @@ pub(crate) const PARTITIONS: i32 = 8;
 /// The records of a batch, as a producer of Kafka's makes them that is busy.
 const RECORDS: u64 = 1_000;
 
-/// The bytes of a batch before its first record.
-const HEAD_BYTES: usize = 61;
+/// When it was made, in nanoseconds since 1970.
+const MADE: u64 = 1_700_000_000_000_000_000;
 
 /// The batches of all partitions.
 pub(crate) struct Prepared {
@@ -39,9 +40,10 @@ impl Prepared {
     /// About `records` records with values of `size` bytes.
     pub(crate) fn new(records: u64, size: usize) -> Outcome<Self> {
         let batches = records / RECORDS / u64::from(PARTITIONS.unsigned_abs());
-        let batch = batch(size)?;
+        let mut batch = Batch::new(usize::try_from(RECORDS)?, size)?;
+        batch.stamp(MADE);
         // Each in memory of its own, as what comes from a socket is.
-        let partition = || (0..batches).map(|number| with_base(&batch, number * RECORDS));
+        let partition = || (0..batches).map(|number| with_base(batch.bytes(), number * RECORDS));
         let partitions = (0..PARTITIONS).map(|_| partition().collect()).collect();
         Ok(Self { partitions })
     }
@@ -53,39 +55,6 @@ impl Prepared {
             .sum::<u64>()
             * RECORDS
     }
-}
-
-/// A record batch of format 2 as Kafka's documentation has it.
-fn batch(size: usize) -> Outcome<Vec<u8>> {
-    let value = vec![b'v'; size];
-    let mut records = Vec::new();
-    for offset in 0..RECORDS {
-        let mut record = vec![0];
-        push_number(&mut record, 0); // the time since the first
-        push_number(&mut record, i64::try_from(offset)?);
-        push_number(&mut record, -1); // no key
-        push_number(&mut record, i64::try_from(size)?);
-        record.extend_from_slice(&value);
-        push_number(&mut record, 0); // no headers
-        push_number(&mut records, i64::try_from(record.len())?);
-        records.extend_from_slice(&record);
-    }
-    let mut batch = vec![0; HEAD_BYTES];
-    batch[8..12].copy_from_slice(&u32::try_from(HEAD_BYTES - 12 + records.len())?.to_be_bytes());
-    batch[16] = 2;
-    batch[27..35].copy_from_slice(&1_700_000_000_000_i64.to_be_bytes());
-    batch[57..61].copy_from_slice(&u32::try_from(RECORDS)?.to_be_bytes());
-    batch.extend_from_slice(&records);
-    Ok(batch)
-}
-
-fn push_number(bytes: &mut Vec<u8>, number: i64) {
-    let mut rest = (number << 1 ^ number >> 63).cast_unsigned();
-    while rest >= 0x80 {
-        bytes.push((rest & 0x7f) as u8 | 0x80);
-        rest >>= 7;
-    }
-    bytes.push((rest & 0x7f) as u8);
 }
 
 fn with_base(batch: &[u8], base: u64) -> Bytes {
