@@ -1,54 +1,52 @@
 //! What is written to clusters.
 
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rdkafka::ClientConfig;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-
+use crate::writer::{Pace, Writer};
 use crate::{NAME, Outcome};
 
 /// The bytes of a value.
 const SIZE: usize = 100;
-
-/// How often what is due is written.
-const EVERY: Duration = Duration::from_millis(2);
-
-/// Guards against hangs only.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Writes to all partitions in turn until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Load {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    late: Arc<AtomicU64>,
 }
 
 impl Load {
-    /// Starts to write so many records a second, or fewer if the machine is busy.
-    pub(crate) fn start(servers: &str, partitions: i32, rate: u64) -> Outcome<Self> {
-        let producer = producer(servers)?;
-        let (stop, stopped) = mpsc::channel::<()>();
+    /// Starts to write by batches of so many records.
+    pub(crate) fn start(
+        servers: &str,
+        partitions: i32,
+        records: usize,
+        pace: Pace,
+    ) -> Outcome<Self> {
+        let mut writer = Writer::connect(servers, NAME, partitions, (records, SIZE))?;
+        let (stop, stopped) = mpsc::channel();
+        let late = Arc::new(AtomicU64::new(0));
+        let shared = Arc::clone(&late);
         let thread = thread::spawn(move || {
-            let begin = Instant::now();
-            let (mut written, mut partition) = (0, 0);
-            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                let due = begin.elapsed().as_micros() * u128::from(rate) / 1_000_000;
-                for _ in written..due {
-                    // What the machine is too slow for is left out.
-                    send(&producer, partition);
-                    partition = (partition + 1) % partitions;
-                }
-                written = due;
-                producer.poll(Duration::ZERO);
+            if let Err(error) = writer.run(pace, &stopped, &shared) {
+                panic!("nothing is written any more: {error}");
             }
         });
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
+            late,
         })
+    }
+
+    /// How far behind it was at most since this was asked.
+    pub(crate) fn late(&self) -> Duration {
+        Duration::from_micros(self.late.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -62,38 +60,7 @@ impl Drop for Load {
     }
 }
 
-fn producer(servers: &str) -> Outcome<BaseProducer> {
-    Ok(ClientConfig::new()
-        .set("bootstrap.servers", servers)
-        .set("linger.ms", "20")
-        // What is fetched at once of a partition is not less than a batch.
-        .set("batch.num.messages", "100")
-        .set("enable.metrics.push", "false")
-        .create()?)
-}
-
 /// Writes so many records to each partition.
-pub(crate) fn fill(servers: &str, partitions: i32, records: u64) -> Outcome<()> {
-    let producer = producer(servers)?;
-    for partition in 0..partitions {
-        for _ in 0..records {
-            while !send(&producer, partition) {
-                producer.poll(Duration::from_millis(10));
-            }
-        }
-    }
-    producer.flush(WRITTEN_WITHIN)?;
-    Ok(())
-}
-
-/// Writes a record, unless so many wait that there is no room.
-fn send(producer: &BaseProducer, partition: i32) -> bool {
-    let record = BaseRecord::<(), _>::to(NAME)
-        .partition(partition)
-        .payload(&[b'v'; SIZE]);
-    match producer.send(record) {
-        Ok(()) => true,
-        Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => false,
-        Err((error, _)) => panic!("the record is not written: {error}"),
-    }
+pub(crate) fn fill(servers: &str, partitions: i32, records: usize) -> Outcome<()> {
+    Writer::connect(servers, NAME, partitions, (records, SIZE))?.fill(records)
 }

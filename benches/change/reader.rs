@@ -19,7 +19,7 @@ use timely_kafka::{
 };
 
 use crate::seen::Seen;
-use crate::{Arguments, Change, NAME, Outcome};
+use crate::{Arguments, Change, NAME, Outcome, partitions};
 
 /// Guards against hangs only.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -34,6 +34,9 @@ const CHANGE_AFTER: Duration = Duration::from_millis(500);
 const BEFORE: [&str; 4] = ["a", "b", "c", "d"];
 
 const WORKERS: usize = 2;
+
+/// Each client may fetch half a mebibyte at once: what is written in 20 ms to the partitions of a broker.
+const MEMORY: usize = 1 << 30;
 
 /// Reads, is changed when it is told to go, and says what that came to.
 pub(crate) fn read(
@@ -50,11 +53,6 @@ pub(crate) fn read(
     };
     let before = clusters.listed(&BEFORE, None)?;
     let (answers, answered) = mpsc::channel();
-    // What is written at a rate is soon more than a partition holds.
-    let start = match arguments.rate {
-        Some(_) => StartAt::Latest,
-        None => StartAt::Earliest,
-    };
     let heard = Arc::clone(&seen);
     let source = KafkaSource::builder()
         .name(NAME)
@@ -64,7 +62,9 @@ pub(crate) fn read(
             seen: Arc::clone(&seen),
         })
         .subscribe(Subscription::streams([NAME]))
-        .start(start)
+        // What is written is soon more than a partition holds.
+        .start(StartAt::Latest)
+        .memory(MEMORY)
         .log(LocalLog::at(folder.path().join("log")))
         .observer(Observer::new(move |event| lock(&heard).event(event)))
         .build()?;
@@ -72,17 +72,17 @@ pub(crate) fn read(
     let shared = Arc::clone(&seen);
     let running = thread::spawn(move || run(source, &shared));
 
-    let expected: i32 = BEFORE.iter().map(|one| arguments.partitions(one)).sum();
+    let expected: i32 = BEFORE.iter().map(|one| partitions(one)).sum();
     await_splits(&seen, usize::try_from(expected)?)?;
     wait(CALM);
     println!("ready");
     std::io::stdin().lock().read_line(&mut String::new())?;
 
-    lock(&seen).begin(Instant::now());
+    lock(&seen).begin(Instant::now())?;
     wait(CHANGE_AFTER);
     apply(change, &clusters, &answers, &seen, &control)?;
     wait(Duration::from_secs(arguments.seconds).saturating_sub(CHANGE_AFTER));
-    let measured = lock(&seen).end(arguments, change, Instant::now())?;
+    let measured = lock(&seen).end(change, Instant::now())?;
     println!("{}", serde_json::to_string(&measured)?);
     control.stop();
     drop(answers);
@@ -131,9 +131,7 @@ impl Clusters<'_> {
             let mut properties = ClientProperties::new()
                 .with("bootstrap.servers", address)
                 // The embedded cluster waits a fetch out that finds nothing, whatever arrives meanwhile.
-                .with("fetch.wait.max.ms", &self.fetch_wait)
-                // So that partitions that are full take turns soon.
-                .with("max.partition.fetch.bytes", "16384");
+                .with("fetch.wait.max.ms", &self.fetch_wait);
             if let Some(id) = id_of_c.filter(|_| *cluster == "c") {
                 properties.set("client.id", id);
             }

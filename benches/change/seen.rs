@@ -7,8 +7,8 @@ use timely_kafka::SourceEvent;
 use timely_kafka::model::KafkaSplit;
 use timely_kafka::records::RecordBatch;
 
-use crate::clusters::FULL;
-use crate::{Arguments, Change, Measurement, Outcome, UNNAMED};
+use crate::cpu::Cpu;
+use crate::{Change, Measurement, Outcome, UNNAMED, partitions};
 
 /// Every which partition is moved.
 const MOVED: usize = 10;
@@ -19,7 +19,6 @@ struct Stretch {
     worker: usize,
     last: Instant,
     longest: Duration,
-    records: u64,
 }
 
 impl Stretch {
@@ -34,7 +33,7 @@ impl Stretch {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     asked: bool,
-    began: Option<Instant>,
+    began: Option<(Instant, Cpu)>,
     answered: Option<Instant>,
     splits: BTreeMap<KafkaSplit, Stretch>,
     moving: BTreeSet<KafkaSplit>,
@@ -71,7 +70,6 @@ impl Seen {
             worker,
             last: now,
             longest: Duration::ZERO,
-            records: batch.len() as u64,
         };
         if let Some(name) = UNNAMED.iter().find(|name| split.cluster.as_str() == **name) {
             self.records += batch.len() as u64;
@@ -80,7 +78,6 @@ impl Seen {
         }
         if let Some(stretch) = self.splits.get_mut(split) {
             stretch.goes_on(worker, now);
-            stretch.records += batch.len() as u64;
             return;
         }
         if self.began.is_some() {
@@ -94,7 +91,6 @@ impl Seen {
             worker,
             last: now,
             longest: Duration::ZERO,
-            records: 0,
         };
         let (before, stretch) = self.frontiers.entry(worker).or_insert((at, new));
         if *before != at {
@@ -137,29 +133,25 @@ impl Seen {
     }
 
     /// Measures from here on.
-    pub(crate) fn begin(&mut self, now: Instant) {
-        self.began = Some(now);
+    pub(crate) fn begin(&mut self, now: Instant) -> Outcome<()> {
+        self.began = Some((now, Cpu::now()?));
         self.records = 0;
         for stretch in self.stretches() {
             stretch.last = now;
             stretch.longest = Duration::ZERO;
         }
+        Ok(())
     }
 
     /// What it came to.
-    pub(crate) fn end(
-        &mut self,
-        arguments: &Arguments,
-        change: Change,
-        now: Instant,
-    ) -> Outcome<Measurement> {
+    pub(crate) fn end(&mut self, change: Change, now: Instant) -> Outcome<Measurement> {
+        let (began, cpu_before) = self.began.ok_or("nothing was measured")?;
+        let cpu = Cpu::now()?;
         for stretch in self.stretches() {
             stretch.goes_on(stretch.worker, now);
         }
-        let has_ended = |stretch: &Stretch| arguments.rate.is_none() && stretch.records >= FULL;
         let longest = |of: &dyn Fn(&KafkaSplit) -> bool| {
             let of = self.splits.iter().filter(|(split, _)| of(split));
-            let of = of.filter(|(_, stretch)| !has_ended(stretch));
             of.map(|(_, stretch)| millis(stretch.longest))
                 .reduce(f64::max)
         };
@@ -170,30 +162,24 @@ impl Seen {
         };
         let silence = longest(&|split| unnamed(split) && !self.moving.contains(split));
         let since_answer = |came: Instant| Some(millis(came - self.answered?));
-        let all_came = self.came.len() == usize::try_from(arguments.partitions("e"))?;
+        let all_came = self.came.len() == usize::try_from(partitions("e"))?;
+        let last_came = self.came.values().max().filter(|_| all_came);
         let pause = (self.flows.values()).map(|stretch| millis(stretch.longest));
         let frontier = (self.frontiers.values()).map(|(_, stretch)| millis(stretch.longest));
-        let length = self
-            .began
-            .map_or(f64::NAN, |began| (now - began).as_secs_f64());
+        let seconds = (now - began).as_secs_f64();
         Ok(Measurement {
             change: change.name().to_owned(),
-            records_per_second: self.records as f64 / length,
+            records_per_second: self.records as f64 / seconds,
             pause_ms: pause.fold(0.0, f64::max),
-            silence_ms: silence,
+            silence_ms: silence.unwrap_or(f64::NAN),
             affected_ms: affected,
             first_ms: self.came.values().min().copied().and_then(since_answer),
-            all_ms: self
-                .came
-                .values()
-                .max()
-                .copied()
-                .filter(|_| all_came)
-                .and_then(since_answer),
+            all_ms: last_came.copied().and_then(since_answer),
             frontier_ms: frontier.fold(0.0, f64::max),
-            connections: 0,
             again: self.again,
-            ended: (self.splits.values()).filter(|one| has_ended(one)).count(),
+            reader_cores: (cpu.process - cpu_before.process) / seconds,
+            machine_cores: (cpu.machine - cpu_before.machine) / seconds,
+            ..Measurement::default()
         })
     }
 }
