@@ -48,7 +48,7 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str) -> Outcome<Measureme
         queue
     };
     consumer.assign(&list)?;
-    let mut state: State = (Recorder::new(arguments.seconds, None)?, Ok(()));
+    let mut state: State = (Recorder::new(arguments)?, Ok(()));
     while state.1.is_ok() && !state.0.is_done() {
         // SAFETY: the queue is alive; the state outlives the call and is used by nobody else.
         unsafe {
@@ -59,7 +59,7 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str) -> Outcome<Measureme
     // SAFETY: ours, given up once, while the client is alive.
     unsafe { sys::rd_kafka_queue_destroy(queue) };
     state.1.map_err(|code| format!("error {code}"))?;
-    Ok(state.0.stop())
+    state.0.stop()
 }
 
 /// What the callback call calls.

@@ -6,11 +6,10 @@
 //! cargo bench --bench latency -- --kafka ADDRESS --rates 1000 --ticks 10 --log memory --rounds 11
 //! ```
 //!
-//! A process writes to eight partitions at a steady rate, the time in each value: at once, or from 10,000
-//! records/s on when it has gathered some for 5 ms, which is a part of the delay of every way then.
-//! Another one reads from the end on, measures for some seconds once a second of records has come, and
-//! is another one for each measurement. Four ways, in turn, so that what disturbs the machine disturbs
-//! all of them:
+//! A process writes to eight partitions at a steady rate, the time in each value: record by record, or from
+//! 10,000 records/s on a batch to each partition every 5 ms. Another one reads from the end on, measures for
+//! some seconds once a second of records has come, and is another one for each measurement. Four ways, in
+//! turn, so that what disturbs the machine disturbs all of them:
 //!
 //! * `bare`: librdkafka's callback call with the properties of the source's client, and nothing else;
 //! * `source-10`, `source-100`, `source-1000`: this crate's source with one worker, its log in a folder
@@ -18,25 +17,33 @@
 //!
 //! `emitted` is the time from before a record was written until an operator after the source has it, or
 //! the callback; `passed` that until the frontier which the operator sees has passed its tick, so that
-//! no record comes at it any more and its binding is durable. At 1,000 records/s, and at half of what
-//! writer, broker and source can do together on this machine, which is tried first; `--half` says it
-//! instead. One line of JSON a measurement, and a table of medians at the end, with the least and the
-//! most; `above bare` is how much later the median record is there than by the bare loop in the same round.
+//! no record comes at it any more and its binding is durable. At 1,000 and 100,000 records/s, and at half of
+//! what the source reads on this machine of what was written before, which is tried first; `--half` says it
+//! instead. Lines and tables say what was read, and how many cores the reader and the machine were busy:
+//! where all are, a delay is how long one waits for a core. One line of JSON a measurement, and a table of
+//! medians at the end, with the least and the most; `above bare` is how much later the median record is
+//! there than by the bare loop in the same round.
 //!
 //! Without `--kafka` the records go through an embedded cluster, which waits out `fetch.wait.max.ms`
 //! when it has nothing, whatever arrives meanwhile: that tells nothing about Kafka.
 #![expect(clippy::print_stdout, reason = "what a benchmark is for")]
 
 mod bare;
+#[path = "../support/batch.rs"]
+mod batch;
 #[path = "../support/child.rs"]
 mod child;
 mod cluster;
+#[path = "../support/cpu.rs"]
+mod cpu;
 #[path = "../support/figures.rs"]
 mod figures;
+mod load;
 mod measurement;
 mod source;
 #[path = "../support/topic.rs"]
 mod topic;
+#[path = "../support/writer.rs"]
 mod writer;
 
 use std::error::Error;
@@ -54,12 +61,15 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const NAME: &str = "latency";
 
 /// What is steady whatever the machine can do.
-const SLOW: u64 = 1_000;
+const SLOW: [u64; 2] = [1_000, 100_000];
+
+/// How many records are written to try what can be read, and for how many seconds that is done.
+const TRIED: (usize, u64) = (4_000_000, 2);
 
 /// Measures how long after it was written a record is there, and final.
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
-    /// How many records are written a second; without it 1,000, and half of what can be read.
+    /// How many records are written a second; without it 1,000, 100,000, and half of what can be read.
     #[arg(long, value_delimiter = ',')]
     rates: Vec<u64>,
     /// What is half of what can be read, instead of trying it.
@@ -89,9 +99,12 @@ struct Arguments {
     /// Where the cluster is.
     #[arg(long, hide = true)]
     servers: Option<String>,
-    /// The rate of a writer; zero is as fast as it can.
+    /// The rate of a writer.
     #[arg(long, hide = true, default_value_t = 0)]
     rate: u64,
+    /// A source reads all that is there, as fast as it can.
+    #[arg(long, hide = true)]
+    most: bool,
     /// The tick of a source; without it the reader is bare.
     #[arg(long, hide = true)]
     tick: Option<u64>,
@@ -121,7 +134,7 @@ fn main() -> Outcome<()> {
     match (arguments.role, &arguments.servers) {
         (None, _) => measure_all(&arguments),
         (Some(Role::Serve), _) => cluster::serve(&arguments),
-        (Some(Role::Write), Some(servers)) => writer::write(&arguments, servers),
+        (Some(Role::Write), Some(servers)) => load::write(&arguments, servers),
         (Some(Role::Read), Some(servers)) => {
             let measured = match arguments.tick {
                 Some(tick) => source::measure(&arguments, servers, tick),
@@ -143,7 +156,7 @@ fn measure_all(arguments: &Arguments) -> Outcome<()> {
             Some(half) => half,
             None => half_load(arguments, &cluster.servers)?,
         };
-        rates = vec![SLOW, half];
+        rates = [&SLOW[..], &[half]].concat();
     }
     let ways = || std::iter::once(None).chain(arguments.ticks.iter().copied().map(Some));
     let mut all = Vec::new();
@@ -164,10 +177,16 @@ fn measure_all(arguments: &Arguments) -> Outcome<()> {
     Ok(())
 }
 
-/// Half of what a source reads of what is written as fast as it can be.
+/// Half of what a source reads that has nothing else to do.
 fn half_load(arguments: &Arguments, servers: &str) -> Outcome<u64> {
-    let _writer = process(arguments, servers, "write", &[("rate", 0)])?;
-    let most = read(arguments, servers, Some(100))?;
+    let (records, seconds) = TRIED;
+    load::fill(arguments, servers, records)?;
+    let arguments = Arguments {
+        most: true,
+        seconds,
+        ..arguments.clone()
+    };
+    let most = read(&arguments, servers, Some(100))?;
     println!("{}", serde_json::to_string(&most)?);
     Ok(most.records_per_second / 2)
 }
@@ -193,6 +212,7 @@ fn process(
     words.push(format!("--log={log}"));
     words.push(format!("--partitions={}", arguments.partitions));
     words.push(format!("--seconds={}", arguments.seconds));
+    words.extend(arguments.most.then(|| "--most".to_owned()));
     words.extend(more.iter().map(|(name, value)| format!("--{name}={value}")));
     Process::start(&words)
 }
@@ -200,8 +220,16 @@ fn process(
 fn print_table(rate: u64, ways: impl Iterator<Item = Option<u64>>, all: &[Measurement]) {
     println!("{rate} records/s, in ms");
     println!(
-        "{:<12} {:>22} {:>24} {:>24} {:>24} {:>24}",
-        "", "emitted p50", "above bare", "emitted p99", "passed p50", "passed p99"
+        "{:<12} {:>22} {:>24} {:>24} {:>24} {:>24} {:>22} {:>22} {:>22}",
+        "",
+        "emitted p50",
+        "above bare",
+        "emitted p99",
+        "passed p50",
+        "passed p99",
+        "read, k/s",
+        "reader, cores",
+        "machine, cores"
     );
     let at = |tick: Option<u64>| {
         let at_rate = all.iter().filter(|one| one.written_per_second == rate);
@@ -211,13 +239,16 @@ fn print_table(rate: u64, ways: impl Iterator<Item = Option<u64>>, all: &[Measur
         let of_way = || at(tick);
         let with_bare = of_way().zip(at(None));
         println!(
-            "{:<12} {:>22} {:>24} {:>24} {:>24} {:>24}",
+            "{:<12} {:>22} {:>24} {:>24} {:>24} {:>24} {:>22} {:>22} {:>22}",
             measurement::name_of(tick),
             spread(of_way().map(|one| one.emitted.p50_ms)),
             spread(with_bare.map(|(one, bare)| one.emitted.p50_ms - bare.emitted.p50_ms)),
             spread(of_way().map(|one| one.emitted.p99_ms)),
             spread(of_way().filter_map(|one| Some(one.passed.as_ref()?.p50_ms))),
             spread(of_way().filter_map(|one| Some(one.passed.as_ref()?.p99_ms))),
+            spread(of_way().map(|one| one.records_per_second as f64 / 1e3)),
+            spread(of_way().map(|one| one.reader_cores)),
+            spread(of_way().map(|one| one.machine_cores)),
         );
     }
     println!();

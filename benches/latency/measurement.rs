@@ -1,12 +1,13 @@
 //! What is measured, and when.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::Outcome;
+use crate::cpu::Cpu;
+use crate::{Arguments, Outcome};
 
 /// What is written in the nanoseconds after the first record came is not measured: connections are made, and
 /// caches are cold.
@@ -30,10 +31,12 @@ pub(crate) struct Measurement {
     pub(crate) way: String,
     /// The tick of the source, if it was one.
     pub(crate) tick_ms: Option<u64>,
-    /// What was to be written; zero is as much as can be.
+    /// What was to be written; zero is what was there before.
     pub(crate) written_per_second: u64,
-    pub(crate) records: u64,
+    /// What was read.
     pub(crate) records_per_second: u64,
+    pub(crate) reader_cores: f64,
+    pub(crate) machine_cores: f64,
     pub(crate) emitted: Delays,
     pub(crate) passed: Option<Delays>,
 }
@@ -81,6 +84,13 @@ pub(crate) struct Recorder {
     begin: Option<u64>,
     /// When the youngest record was written that came.
     youngest: u64,
+    /// When it was looked last.
+    now: u64,
+    /// Whether what is there is read as fast as can be, whenever it was written.
+    most: bool,
+    /// How many records came while it is measured.
+    read: u64,
+    started: (Instant, Cpu),
     emitted: Histogram<u64>,
     passed: Histogram<u64>,
     /// When what the frontier has not passed was written, by ticks.
@@ -88,12 +98,17 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(seconds: u64, tick: Option<u64>) -> Outcome<Self> {
+    pub(crate) fn new(arguments: &Arguments) -> Outcome<Self> {
+        let length = Duration::from_secs(arguments.seconds);
         Ok(Self {
-            tick,
-            length: u64::try_from(Duration::from_secs(seconds).as_nanos())?,
+            tick: arguments.tick,
+            length: u64::try_from(length.as_nanos())?,
             begin: None,
             youngest: 0,
+            now: 0,
+            most: arguments.most,
+            read: 0,
+            started: (Instant::now(), Cpu::now()?),
             emitted: Histogram::new_with_max(MOST, 3)?,
             passed: Histogram::new_with_max(MOST, 3)?,
             waiting: BTreeMap::new(),
@@ -107,7 +122,9 @@ impl Recorder {
         let written = u64::from_le_bytes(*head);
         let begin = *self.begin.get_or_insert(now + WARMING);
         self.youngest = self.youngest.max(written);
-        if written < begin || written >= begin + self.length {
+        let end = begin + self.length;
+        self.read += u64::from(now >= begin && now < end);
+        if written < begin || written >= end {
             return None;
         }
         let micros = now.saturating_sub(written) / 1_000;
@@ -131,6 +148,7 @@ impl Recorder {
 
     /// Counts what is at ticks before `frontier`.
     pub(crate) fn passed(&mut self, frontier: u64, now: u64) {
+        self.now = now;
         while let Some(oldest) = self.waiting.first_entry()
             && *oldest.key() < frontier
         {
@@ -144,20 +162,23 @@ impl Recorder {
     /// Whether all came that was written in time, and is final if that is measured.
     pub(crate) fn is_done(&self) -> bool {
         let over = self.begin.map(|begin| begin + self.length + OVER);
-        over.is_some_and(|over| self.youngest >= over) && self.waiting.is_empty()
+        let reached = if self.most { self.now } else { self.youngest };
+        over.is_some_and(|over| reached >= over) && self.waiting.is_empty()
     }
 
     /// What it came to.
-    pub(crate) fn stop(&self) -> Measurement {
-        let seconds = Duration::from_nanos(self.length).as_secs().max(1);
-        Measurement {
+    pub(crate) fn stop(&self) -> Outcome<Measurement> {
+        let (started, before) = self.started;
+        let (took, cpu) = (started.elapsed().as_secs_f64(), Cpu::now()?);
+        Ok(Measurement {
             way: name_of(self.tick),
             tick_ms: self.tick,
             written_per_second: 0,
-            records: self.emitted.len(),
-            records_per_second: self.emitted.len() / seconds,
+            records_per_second: self.read * 1_000_000_000 / self.length,
+            reader_cores: (cpu.process - before.process) / took,
+            machine_cores: (cpu.machine - before.machine) / took,
             emitted: Delays::of(&self.emitted),
             passed: (!self.passed.is_empty()).then(|| Delays::of(&self.passed)),
-        }
+        })
     }
 }

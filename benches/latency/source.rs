@@ -20,7 +20,7 @@ pub(crate) fn cluster(servers: &str) -> ClientProperties {
     ClientProperties::new().with("bootstrap.servers", servers)
 }
 
-/// A source that reads from the end on, and has no log yet.
+/// A source that has no log yet.
 pub(crate) fn describe(servers: &str) -> Outcome<timely_kafka::KafkaSourceBuilder> {
     let metadata = StreamsMetadata::new()
         .with_cluster(NAME, cluster(servers))?
@@ -28,7 +28,6 @@ pub(crate) fn describe(servers: &str) -> Outcome<timely_kafka::KafkaSourceBuilde
     Ok(KafkaSource::builder()
         .name(NAME)
         .metadata(FixedMetadataService::new(metadata))
-        .start(StartAt::Latest)
         .subscribe(Subscription::streams([NAME])))
 }
 
@@ -36,13 +35,19 @@ pub(crate) fn describe(servers: &str) -> Outcome<timely_kafka::KafkaSourceBuilde
 pub(crate) fn measure(arguments: &Arguments, servers: &str, tick: u64) -> Outcome<Measurement> {
     // On the disk of the build, since that of temporary files may be memory.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let builder = describe(servers)?.tick_interval(Duration::from_millis(tick));
+    let start = if arguments.most {
+        StartAt::Earliest
+    } else {
+        StartAt::Latest
+    };
+    let tick_interval = Duration::from_millis(tick);
+    let builder = describe(servers)?.start(start).tick_interval(tick_interval);
     let source = match arguments.log {
         Log::Folder => builder.log(LocalLog::at(folder.path().join("log"))),
         Log::Memory => builder,
     }
     .build()?;
-    let measured = Arc::new(Mutex::new(Recorder::new(arguments.seconds, Some(tick))?));
+    let measured = Arc::new(Mutex::new(Recorder::new(arguments)?));
     let shared = Arc::clone(&measured);
     let guards = timely_kafka::execute(Config::process(1), move |worker| {
         let recorder = Arc::clone(&shared);
@@ -81,5 +86,5 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, tick: u64) -> Outcom
         ended?;
     }
     let measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(measured.stop())
+    measured.stop()
 }
