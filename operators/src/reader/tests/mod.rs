@@ -14,6 +14,8 @@ use crate::protocol::{
 };
 use crate::tick::Tick;
 
+mod walk;
+
 type State = ReaderState<Letter, ()>;
 
 const NOW: Duration = Duration::from_secs(1);
