@@ -1,5 +1,6 @@
 //! The thread that writes the log.
 
+use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,14 +52,26 @@ const EVENTS_MAX: usize = 16;
 /// A log that does not answer therefore holds one message and nobody's thread but its own.
 #[derive(Debug)]
 pub(crate) struct LogWriter<S: Split> {
-    appends: Sender<(Incarnation, Vec<LogRecord<S>>)>,
+    wanted: Sender<Wanted<S>>,
     events: Receiver<LogEvent<S>>,
-    /// The tick up to which none is needed any more, and what says that it was raised.
+    /// The tick up to which none is needed any more, if that was not dropped; zero otherwise.
     since: Arc<AtomicU64>,
-    raised: Sender<()>,
-    /// Asks for the next bindings to be given again.
-    asked: Sender<()>,
 }
+
+/// What is wanted of the thread.
+///
+/// It comes through one channel: whoever wakes a thread that waits for several holds locks that the thread
+/// takes when it wakes, so that both are switched more often than they have to be.
+enum Wanted<S: Split> {
+    Append(Incarnation, Vec<LogRecord<S>>),
+    /// To drop what is not needed any more, if there is time.
+    DropOld,
+    /// The next bindings that are to be given again.
+    Past,
+}
+
+/// One of each kind.
+const WANTED_MAX: usize = 3;
 
 /// What the log answered.
 #[derive(Debug)]
@@ -95,18 +108,15 @@ impl<S: Split> LogWriter<S> {
         waker: Waker,
         patience: Patience,
     ) -> std::io::Result<Self> {
-        let (appends, append_receiver) = bounded(1);
+        let (wanted, wanted_receiver) = bounded(WANTED_MAX);
         let (event_sender, events) = bounded(EVENTS_MAX);
-        let (raised, raised_receiver) = bounded(1);
-        let (asked, asked_receiver) = bounded(1);
         let since = Arc::new(AtomicU64::new(0));
         let thread = WriterThread {
             log,
-            appends: append_receiver,
+            wanted: wanted_receiver,
+            waiting: VecDeque::new(),
             events: event_sender,
             since: Arc::clone(&since),
-            raised: raised_receiver,
-            asked: asked_receiver,
             resume,
             past: None,
             waker,
@@ -117,11 +127,9 @@ impl<S: Split> LogWriter<S> {
             .name("binding-log".to_owned())
             .spawn(move || thread.run_caught())?;
         Ok(Self {
-            appends,
+            wanted,
             events,
             since,
-            raised,
-            asked,
         })
     }
 
@@ -131,7 +139,7 @@ impl<S: Split> LogWriter<S> {
     ///
     /// Panics if an append is under way: the coordinator asked twice.
     pub(crate) fn append(&self, incarnation: Incarnation, records: Vec<LogRecord<S>>) {
-        let sent = self.appends.try_send((incarnation, records));
+        let sent = self.wanted.try_send(Wanted::Append(incarnation, records));
         assert!(
             !matches!(sent, Err(TrySendError::Full(_))),
             "one append at a time"
@@ -141,15 +149,16 @@ impl<S: Split> LogWriter<S> {
 
     /// Lets the log drop what only ticks up to and with `since` need, when it has time for that.
     pub(crate) fn compact(&self, since: Tick) {
-        self.since.fetch_max(since.0, Ordering::Relaxed);
         // A thread that was told before and has not looked yet will see this one as well.
-        self.raised.try_send(()).ok();
+        if since > Tick(0) && self.since.fetch_max(since.0, Ordering::Relaxed) == 0 {
+            self.wanted.try_send(Wanted::DropOld).ok();
+        }
     }
 
     /// Asks for the next bindings that are to be given again; those before have come.
     pub(crate) fn ask_past(&self) {
         // A thread that is gone has said why as its last event.
-        self.asked.try_send(()).ok();
+        self.wanted.try_send(Wanted::Past).ok();
     }
 
     /// The next answer, if there is one.
@@ -160,11 +169,11 @@ impl<S: Split> LogWriter<S> {
 
 struct WriterThread<S: Split> {
     log: Box<dyn BindingLog<S>>,
-    appends: Receiver<(Incarnation, Vec<LogRecord<S>>)>,
+    wanted: Receiver<Wanted<S>>,
+    /// What came while an append was to be tried again.
+    waiting: VecDeque<Wanted<S>>,
     events: Sender<LogEvent<S>>,
     since: Arc<AtomicU64>,
-    raised: Receiver<()>,
-    asked: Receiver<()>,
     resume: Resume,
     /// What is to be given again, if anything is.
     past: Option<Past>,
@@ -191,12 +200,11 @@ impl<S: Split> WriterThread<S> {
         if !self.say(LogEvent::Opened(Box::new(restored))) {
             return;
         }
-        loop {
-            let goes_on = select! {
-                recv(self.appends) -> append => append
-                    .is_ok_and(|(incarnation, records)| self.append(incarnation, &records)),
-                recv(self.raised) -> raised => raised.is_ok() && self.drop_old(),
-                recv(self.asked) -> asked => asked.is_ok() && self.read_past(),
+        while let Some(wanted) = (self.waiting.pop_front()).or_else(|| self.wanted.recv().ok()) {
+            let goes_on = match wanted {
+                Wanted::Append(incarnation, records) => self.append(incarnation, &records),
+                Wanted::DropOld => self.drop_old(),
+                Wanted::Past => self.read_past(),
             };
             if !goes_on {
                 return;
@@ -267,7 +275,7 @@ impl<S: Split> WriterThread<S> {
     }
 
     fn drop_old(&mut self) -> bool {
-        let since = Tick(self.since.load(Ordering::Relaxed));
+        let since = Tick(self.since.swap(0, Ordering::Relaxed));
         match self.log.compact(since) {
             Ok(()) => true,
             Err(error) => self.say(LogEvent::NotCompacted(error)),
@@ -338,11 +346,16 @@ impl<S: Split> WriterThread<S> {
     }
 
     /// Waits, and is false if the writer was dropped meanwhile.
-    fn pause(&self, time: Duration) -> bool {
-        // No append can arrive while one is under way, so only the end of the channel cuts it short.
-        select! {
-            recv((self.patience.timer)(time)) -> _ => true,
-            recv(self.appends) -> _ => false,
+    fn pause(&mut self, time: Duration) -> bool {
+        let over = (self.patience.timer)(time);
+        loop {
+            select! {
+                recv(over) -> _ => return true,
+                recv(self.wanted) -> wanted => match wanted {
+                    Ok(wanted) => self.waiting.push_back(wanted),
+                    Err(_) => return false,
+                },
+            }
         }
     }
 
