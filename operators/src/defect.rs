@@ -47,7 +47,7 @@ pub enum Defect {
     SnapshotBelieved,
     /// A run counts assignments from one, whatever the runs before it assigned.
     EpochsCountAnew,
-    /// Readers are told that a tick is durable as soon as all have closed it.
+    /// The keeper of the frontier is told that a tick is durable as soon as all have closed it.
     FrontierBeforeDurable,
     /// A restart does not know where splits stop.
     StopForgotten,

@@ -54,6 +54,12 @@ counters! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReaderId(pub usize);
 
+impl ReaderId {
+    /// The reader on the worker of the enumerator. It holds the frontier of what all readers emit at the
+    /// oldest tick that is not durable, so that the others need not be told what is.
+    pub const KEEPER: Self = Self(0);
+}
+
 impl Display for ReaderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Display::fmt(&self.0, f)

@@ -295,7 +295,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
                 if defect::is(Defect::FrontierBeforeDurable) {
-                    self.broadcast(&Directive::Durable(tick));
+                    let durable = Directive::Durable(tick);
+                    self.intentions
+                        .push_back(Intention::Send(ReaderId::KEEPER, durable));
                 }
                 // Who was readmitted before the tick in which it failed was closed stays readmitted.
                 let stays = |error: &&SplitError<S>| error.then == Aftermath::Stays;

@@ -14,7 +14,7 @@ use crate::assignor::Assignor;
 use crate::binding::Binding;
 use crate::defect::{self, Defect};
 use crate::discovery::{Appeared, DiscoveryRequest, FoundSplit};
-use crate::epoch::{MetadataEpoch, RequestId};
+use crate::epoch::{MetadataEpoch, ReaderId, RequestId};
 use crate::event::SourceEvent;
 use crate::explain::OriginKind;
 use crate::log::LogRecord;
@@ -331,7 +331,13 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         let errors = binding.errors.clone();
         self.intentions
             .push_back(Intention::Publish { binding, next });
-        self.broadcast(&Directive::Durable(tick));
+        let durable = Directive::Durable(tick);
+        if self.ended() {
+            self.broadcast(&durable);
+        } else {
+            self.intentions
+                .push_back(Intention::Send(ReaderId::KEEPER, durable));
+        }
         self.go_on_after(&errors, now);
         if self.ended() {
             self.tell(SourceEvent::Ended);

@@ -40,7 +40,7 @@ pub enum ReaderAction<S: Split> {
     /// Have the fetcher connect to where a split is read from; answered by
     /// [`handle_prepared`](super::ReaderState::handle_prepared).
     Prepare(S),
-    /// The capabilities may be downgraded to this tick, the oldest that is not durable.
+    /// The capabilities may be downgraded to this tick, the oldest that this reader has to hold.
     Downgrade(Tick),
     /// Emit a definite error at the open tick.
     Emit(SplitError<S>),

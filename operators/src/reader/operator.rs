@@ -56,9 +56,9 @@ pub(crate) struct ReaderOutputs<'scope, T: SourceTime, S: Split, B> {
 ///
 /// # Frontier
 ///
-/// The frontier of batches, errors and health is the oldest tick that is not durable, whether this
-/// worker holds a split or not: any split can be given to any worker at the open tick, and no
-/// capability ever travels. The frontier of reports is the minimum until the last tick is durable.
+/// The frontier of batches, errors and health is the oldest tick that is not durable: the reader beside
+/// the enumerator [keeps](ReaderId::KEEPER) it. All hold the open tick, whether they hold a split or not:
+/// any split can be given to any worker then, and no capability ever travels. The frontier of reports is the minimum until the last tick is durable.
 pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
     directives: StreamVec<'scope, T, (ReaderId, Directive<S>)>,
     parts: ReaderParts<'_, T, S, F>,
@@ -135,8 +135,8 @@ pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
     }
 }
 
-/// The ports of batches, errors and health hold the oldest tick that is not durable, all of them
-/// nothing once the last tick is durable.
+/// The ports of batches, errors and health hold the open tick, those of the keeper the oldest that is not
+/// durable, all of them nothing once the last tick is durable.
 struct ReaderOperator<T: SourceTime, S: Split, F: SplitFetcher<S>> {
     id: ReaderId,
     state: ReaderState<S, F::Batch>,

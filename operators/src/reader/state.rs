@@ -25,8 +25,7 @@ use crate::tick::Tick;
 /// * A piece is emitted only under the split's current assignment, and only where the last one
 ///   ended.
 /// * What a release or a close reports as next is what was emitted, never what was fetched.
-/// * Nothing is emitted before the first tick opens, while too many ticks wait for the log, or after
-///   the last tick.
+/// * Nothing is emitted before the first tick opens, or after the last tick.
 #[derive(Clone, Debug)]
 pub struct ReaderState<S: Split, B> {
     pub(super) id: ReaderId,
@@ -36,7 +35,7 @@ pub struct ReaderState<S: Split, B> {
     /// Pieces of held splits that were not admitted.
     pub(super) parked: Parked<S, B>,
     open: Option<Tick>,
-    /// Closed ticks that are not durable, oldest first.
+    /// Closed ticks that this reader holds until they are durable, oldest first.
     undurable: VecDeque<Tick>,
     /// Ticks that are given again, before the first one opens.
     pub(super) replaying: Option<Replaying<S>>,
@@ -451,7 +450,6 @@ impl<S: Split, B> ReaderState<S, B> {
             return;
         }
         if let Some(tick) = close {
-            self.undurable.push_back(tick);
             (self.may_lag).extend(self.moved.keys().map(|(split, _)| split.clone()));
             let moved = std::mem::take(&mut self.moved)
                 .into_iter()
@@ -469,6 +467,11 @@ impl<S: Split, B> ReaderState<S, B> {
                 moved,
                 errors: std::mem::take(&mut self.errors),
             }));
+            if last || self.id == ReaderId::KEEPER {
+                self.undurable.push_back(tick);
+            } else {
+                self.actions.push_back(ReaderAction::Downgrade(open));
+            }
         } else if last {
             // The source ends before its first tick.
             self.actions.push_back(ReaderAction::Finish);

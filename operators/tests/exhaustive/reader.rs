@@ -108,7 +108,18 @@ impl Reader {
                     self.fetching.insert(split, fetching);
                 }
                 ReaderAction::Unfetch(split, epoch) => self.unfetch(split, epoch),
-                ReaderAction::Downgrade(tick) => ledger.pass(Some(tick))?,
+                ReaderAction::Downgrade(tick) if self.id == ReaderId::KEEPER => {
+                    ledger.pass(Some(tick))?;
+                }
+                ReaderAction::Downgrade(tick) => {
+                    let open = self.state.open();
+                    if open < Some(tick) {
+                        return Err(format!(
+                            "reader {} gives up {open:?}, which is open",
+                            self.id
+                        ));
+                    }
+                }
                 ReaderAction::Finish => {
                     ledger.pass(None)?;
                     self.finished = true;

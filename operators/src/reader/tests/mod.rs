@@ -23,8 +23,12 @@ const A: Letter = Letter('a');
 
 /// A reader in tick 1 that holds `a` under split epoch 1 from position 10 on.
 fn reading_a() -> State {
+    reading_a_on(ReaderId(3))
+}
+
+fn reading_a_on(reader: ReaderId) -> State {
     let mut state = State::new(
-        ReaderProfile::new(ReaderId(3)),
+        ReaderProfile::new(reader),
         ReaderOptions::default(),
         Configuration::new(),
     );
@@ -255,9 +259,6 @@ fn reading_goes_on_while_ticks_wait_and_stops_after_the_last() {
     }
     tick(&mut state, Some(10), 11, true);
     assert_eq!(state.open(), None);
-    for durable in 1..10 {
-        state.handle_directive(Directive::Durable(Tick(durable)), NOW);
-    }
     actions(&mut state);
 
     state.handle_directive(Directive::Durable(Tick(10)), NOW);
@@ -265,14 +266,30 @@ fn reading_goes_on_while_ticks_wait_and_stops_after_the_last() {
     assert_eq!(actions(&mut state), [ReaderAction::Finish]);
 }
 
+/// All readers held it once, so that each of them was woken for every tick that was durable, and woke all
+/// others when it let go.
 #[test]
-fn capabilities_follow_the_oldest_tick_that_is_not_durable() {
-    let mut state = reading_a();
-    tick(&mut state, Some(1), 20, false);
-    actions(&mut state);
-    state.handle_directive(Directive::Durable(Tick(1)), NOW);
+fn one_reader_holds_the_oldest_tick_that_is_not_durable_and_the_others_that_which_is_open() {
+    let lets_go = |state: &mut State| {
+        let mut all = actions(state);
+        all.retain(|action| !matches!(action, ReaderAction::Report(_)));
+        all
+    };
+    let mut other = reading_a();
+    tick(&mut other, Some(1), 20, false);
+    assert_eq!(lets_go(&mut other), [ReaderAction::Downgrade(Tick(20))]);
 
-    assert_eq!(actions(&mut state), [ReaderAction::Downgrade(Tick(20))]);
+    let mut keeper = reading_a_on(ReaderId::KEEPER);
+    tick(&mut keeper, Some(1), 20, false);
+    tick(&mut keeper, Some(20), 30, false);
+    assert_eq!(lets_go(&mut keeper), []);
+    for (durable, oldest) in [(1, 20), (20, 30)] {
+        keeper.handle_directive(Directive::Durable(Tick(durable)), NOW);
+        assert_eq!(
+            lets_go(&mut keeper),
+            [ReaderAction::Downgrade(Tick(oldest))]
+        );
+    }
 }
 
 #[test]
@@ -418,7 +435,6 @@ fn a_split_is_not_stuck_while_there_is_no_room() {
 
     let room_at = NOW + 4 * stuck_after;
     state.handle_room(room_at);
-    state.handle_directive(Directive::Durable(Tick(1)), room_at);
     tick_at(&mut state, Some(2), 3, false, room_at + stuck_after / 2);
     state.handle_lags(lag(), room_at + stuck_after / 2);
     assert_eq!(
@@ -427,7 +443,6 @@ fn a_split_is_not_stuck_while_there_is_no_room() {
         "it was not asked for until then"
     );
 
-    state.handle_directive(Directive::Durable(Tick(2)), room_at);
     tick_at(&mut state, Some(3), 4, false, room_at + stuck_after);
     state.handle_lags(lag(), room_at + stuck_after);
     assert!(state.poll_timeout().is_some());

@@ -160,7 +160,9 @@ impl Model {
                         "time: reader {index} goes back to {tick}"
                     );
                     reader.capability = Some(tick);
-                    self.watch.passes(&format!("reader {index}"), Some(tick));
+                    if index == ReaderId::KEEPER.0 {
+                        self.watch.passes(&format!("reader {index}"), Some(tick));
+                    }
                 }
                 ReaderAction::EmitAt(..) => unreachable!("nothing is replayed"),
                 ReaderAction::Emit(error) => {
@@ -168,6 +170,7 @@ impl Model {
                         .state
                         .open()
                         .expect("errors come while a tick is open");
+                    assert!(reader.capability <= Some(open), "time: it was given up");
                     tell!(self, "reader {index} emits at {open}: {error:?}");
                     self.history.failed(open, error);
                 }
