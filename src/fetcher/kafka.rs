@@ -1,6 +1,6 @@
 //! The fetcher of one worker.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -10,6 +10,7 @@ use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
 use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Polled, Prepared, SplitFetcher};
 use timely_splits::health::FailureKind;
 
+use super::backlog::Backlog;
 use super::client::{Life, LifeEnd, Notice, PartitionName, WorkerLink};
 use super::connection::Connection;
 use super::drain::{Drain, KafkaFetched};
@@ -28,7 +29,7 @@ pub(crate) struct KafkaFetcher {
     link: Arc<WorkerLink>,
     notices: Receiver<Notice>,
     pub(super) clusters: BTreeMap<ClusterId, Connection>,
-    backlog: Backlog,
+    pub(super) backlog: Backlog,
     builder: BatchBuilder,
     /// The bytes of the batches that were made and are alive.
     in_use: Arc<AtomicUsize>,
@@ -222,68 +223,6 @@ impl KafkaFetcher {
 /// have there, unless it was told otherwise.
 const DRAIN_BYTES_MAX: usize = 32 << 20;
 
-/// What is to be handed over.
-///
-/// Bounded by what clients may have on a queue, since only an empty one is filled from there, by the splits,
-/// and by the health that a link lets wait.
-#[derive(Debug, Default)]
-struct Backlog {
-    /// What is handed over without room as well: what clients are prepared for, and health.
-    said: Vec<KafkaFetched>,
-    /// Pieces, and where they ended, in the order in which they came.
-    fetched: VecDeque<KafkaFetched>,
-    /// The memory of its batches.
-    bytes: usize,
-}
-
-impl Backlog {
-    fn push(&mut self, fetched: KafkaFetched) {
-        match fetched {
-            Fetched::Prepared(_) | Fetched::Health(_) => self.said.push(fetched),
-            Fetched::Piece(_) | Fetched::Down(_) => {
-                self.bytes += bytes_of(&fetched);
-                self.fetched.push_back(fetched);
-            }
-        }
-    }
-
-    fn extend(&mut self, fetched: impl IntoIterator<Item = KafkaFetched>) {
-        for one in fetched {
-            self.push(one);
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.said.is_empty() && self.fetched.is_empty()
-    }
-
-    /// Moves the oldest that was fetched to `fetched` and says how many bytes it has, if there is one.
-    fn hand_over(&mut self, fetched: &mut Vec<KafkaFetched>) -> Option<usize> {
-        let oldest = self.fetched.pop_front()?;
-        let bytes = bytes_of(&oldest);
-        self.bytes -= bytes;
-        fetched.push(oldest);
-        Some(bytes)
-    }
-
-    /// Forgets what was fetched of a split: it is read anew.
-    fn forget(&mut self, split: &KafkaSplit) {
-        self.fetched.retain(|fetched| match fetched {
-            Fetched::Piece(piece) => piece.split != *split,
-            Fetched::Down(down) => down.split != *split,
-            Fetched::Prepared(_) | Fetched::Health(_) => true,
-        });
-        self.bytes = self.fetched.iter().map(bytes_of).sum();
-    }
-}
-
-fn bytes_of(fetched: &KafkaFetched) -> usize {
-    match fetched {
-        Fetched::Piece(piece) => piece.bytes,
-        Fetched::Down(_) | Fetched::Prepared(_) | Fetched::Health(_) => 0,
-    }
-}
-
 impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     type Batch = RecordBatch;
 
@@ -375,9 +314,10 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
         // 1. Acknowledgements are taken while no message is under way; see `Table`.
         self.take_notices();
         self.tell_transactions();
-        fetched.append(&mut self.backlog.said);
+        self.backlog.speak(fetched);
         if bytes_max == 0 {
-            // What is on the queues stays there, and so nothing more is fetched.
+            // What is on the queues stays there, and so nothing more is fetched. That a partition failed is among
+            // it, behind records: it is heard when there is room for them.
             return Polled::Drained;
         }
         self.link.wake().looks();
@@ -425,7 +365,7 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     fn unreleased_bytes(&self) -> usize {
         // The counter orders nothing but itself.
         let made = self.in_use.load(Ordering::Relaxed);
-        made.saturating_sub(self.backlog.bytes)
+        made.saturating_sub(self.backlog.bytes())
     }
 }
 

@@ -4,6 +4,7 @@
 //! Everything that is `unsafe` is in [`ffi`], behind types that cannot be misused.
 
 mod attempts;
+mod backlog;
 mod client;
 mod complaints;
 mod connection;

@@ -136,6 +136,63 @@ fn a_panic_of_a_clients_thread_is_told_and_its_splits_are_read_by_the_next_life(
     assert_eq!(worker.health[0].message, expected);
 }
 
+/// While the user of a worker stood still, it heard nothing of what had failed since, behind what it had fetched.
+#[test]
+fn an_end_is_heard_without_room_and_that_of_a_split_with_records_is_told() {
+    let (east, west) = (Broker::with_topic("t", 2), Broker::with_topic("t", 1));
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let clusters = [("east", east.properties()), ("west", west.properties())];
+    worker.adopt(1, &metadata("t", &clusters));
+    let (first, second) = (split("east", "t", 0), split("east", "t", 1));
+    let other = split("west", "t", 0);
+    for split in [&first, &second, &other] {
+        worker.assign(split, 1, at(0));
+    }
+    // A poll moves one piece. What else was on the queue waits.
+    let waiting = |of: &Worker| of.fetcher.backlog.bytes() > 0;
+    let deadline = Instant::now() + PATIENCE;
+    while !waiting(&worker) {
+        let came = [&first, &second].map(|split| worker.count(split));
+        if came[0] == came[1] {
+            east.write("t", 0, 10);
+            east.write("t", 1, 10);
+        }
+        while worker.poll(1) == Polled::Drained && !waiting(&worker) {
+            if [&first, &second].map(|split| worker.count(split)) != came {
+                break;
+            }
+            worker.bell.recv_deadline(deadline).unwrap();
+        }
+    }
+
+    for cluster in ["east", "west"] {
+        pool.client(cluster).ask(Command::Panic);
+    }
+    let ends = |of: &Worker| of.downs.len();
+    while ends(&worker) < 2 || worker.health.len() < 3 {
+        worker.poll(0);
+        let _woken = worker.bell.recv_timeout(Duration::from_millis(10));
+        assert!(
+            Instant::now() < deadline,
+            "{:?} {:?}",
+            worker.downs,
+            worker.health
+        );
+    }
+
+    assert!(worker.downs.iter().any(|down| down.split == other));
+    let told: Vec<&str> = (worker.health.iter())
+        .map(|health| &*health.subject)
+        .filter(|subject| subject.starts_with("split"))
+        .collect();
+    assert_eq!(told.len(), 1);
+    let came = |of: &Worker| of.count(&first) + of.count(&second);
+    let before = came(&worker);
+    worker.until("the end behind the records", |worker| ends(worker) == 3);
+    assert!(came(&worker) > before);
+}
+
 /// A worker that comes while a client's thread panics would have waited for ever.
 #[test]
 fn a_worker_that_comes_behind_a_panic_is_served() {
