@@ -94,7 +94,7 @@ impl MemoryBudget {
     }
 
     /// Makes it another number of bytes, best before a source is read: clients that are made by then keep
-    /// what they may fetch.
+    /// what they may fetch, and sources what they may emit at a tick.
     pub fn resize(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::Relaxed);
         self.0.in_flight.resize(bytes / 2);
@@ -105,7 +105,8 @@ impl MemoryBudget {
         self.0.in_flight.source()
     }
 
-    /// What one of `peers` workers may emit at one tick: together as much as may be in flight.
+    /// What one of `peers` workers may emit at one tick. Those of all processes together may emit as much as may
+    /// be in flight in this one, which may have to give the tick again alone.
     pub(crate) fn tick_bytes(&self, peers: usize) -> usize {
         (self.bytes() / 2 / peers.max(1)).max(1)
     }

@@ -298,7 +298,7 @@ impl KafkaSourceBuilder {
     /// sources of the process, [`MemoryBudget::process`].
     ///
     /// A number of bytes is a budget of its own, and a [`MemoryBudget`] one that it shares with those that
-    /// are given clones of it.
+    /// are given clones of it. Each process has one, and as many bytes as the others: one that has not is refused.
     #[must_use]
     pub fn memory(mut self, budget: impl Into<MemoryBudget>) -> Self {
         self.settings.memory = budget.into();
