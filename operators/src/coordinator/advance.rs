@@ -54,8 +54,9 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.phase,
             Phase::Reserving | Phase::Replaying | Phase::Running
         );
-        let proven = self.proven_records();
-        if writing && self.appending.is_empty() && proven > 0 {
+        let may_append = writing && self.appending.is_empty();
+        let proven = if may_append { self.proven_records() } else { 0 };
+        if proven > 0 {
             // A snapshot is appended by itself: a log may begin another file with it.
             let snapshot = |record: &LogRecord<S>| matches!(record, LogRecord::Snapshot(_));
             let end = match self.to_append.iter().position(snapshot) {

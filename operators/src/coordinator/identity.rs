@@ -90,7 +90,7 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
     /// proven.
     pub(super) fn proven_records(&self) -> usize {
         let all = self.to_append.len();
-        if self.options.identify_every.is_none() {
+        if self.options.identify_every.is_none() || self.all_closed_proven() {
             return all;
         }
         let unproven = |record: &LogRecord<S>| {
@@ -189,8 +189,17 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         }
     }
 
+    /// Whether no binding waits that is not proven, known without looking at what else waits: that can be a start
+    /// of each of many splits.
+    fn all_closed_proven(&self) -> bool {
+        self.ticks.last_closed <= self.proofs.proven
+    }
+
     /// The last tick whose binding waits and is not proven.
     fn last_unproven(&self) -> Option<Tick> {
+        if self.all_closed_proven() {
+            return None;
+        }
         let last = self.to_append.iter().rev().find_map(binding_of)?.tick;
         (Some(last) > self.proofs.proven).then_some(last)
     }
