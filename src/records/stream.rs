@@ -47,6 +47,13 @@ pub trait BatchStream<'scope, T: Timestamp>: Sized {
     /// Which one depends on the split and the number of workers only.
     #[must_use]
     fn exchange_by_split(self) -> Self;
+
+    /// Moves whole batches to all workers in turn, so that a split that has more than one worker can deal
+    /// with is dealt with by all.
+    ///
+    /// The batches of a split are on different workers then, in no order between these.
+    #[must_use]
+    fn exchange_round_robin(self) -> Self;
 }
 
 impl<'scope, T: Timestamp> BatchStream<'scope, T> for Stream<'scope, T, RecordBatch> {
@@ -66,15 +73,31 @@ impl<'scope, T: Timestamp> BatchStream<'scope, T> for Stream<'scope, T, RecordBa
     }
 
     fn exchange_by_split(self) -> Self {
-        let by_split = DistributorPact(|_peers| BySplit);
-        self.unary(by_split, "ExchangeBySplit", |_, _| {
-            |input, output| {
-                input.for_each(|capability, batch| {
-                    output.session(&capability).give_container(batch);
-                });
-            }
+        exchange(self, "ExchangeBySplit", |_peers| BySplit)
+    }
+
+    fn exchange_round_robin(self) -> Self {
+        // Not all workers begin with the same one.
+        let next = self.scope().index();
+        exchange(self, "ExchangeRoundRobin", move |_peers| RoundRobin {
+            next,
         })
     }
+}
+
+/// Moves batches as `distributor` has it.
+fn exchange<'scope, T: Timestamp, D: Distributor<RecordBatch> + 'static>(
+    batches: Stream<'scope, T, RecordBatch>,
+    name: &str,
+    distributor: impl FnOnce(usize) -> D + 'static,
+) -> Stream<'scope, T, RecordBatch> {
+    batches.unary(DistributorPact(distributor), name, |_, _| {
+        |input, output| {
+            input.for_each(|capability, batch| {
+                output.session(&capability).give_container(batch);
+            });
+        }
+    })
 }
 
 /// Sends a batch as it is to the worker of its split.
@@ -91,6 +114,27 @@ impl Distributor<RecordBatch> for BySplit {
             let worker = worker_of(split, pushers.len());
             Message::push_at(batch, stamp.clone(), &mut pushers[worker]);
         }
+    }
+
+    /// Nothing is kept back.
+    fn flush<T: Clone, P: Push<Message<T, RecordBatch>>>(&mut self, _: &Stamp<T>, _: &mut [P]) {}
+}
+
+/// Sends one batch after the other as it is to one worker after the other.
+struct RoundRobin {
+    next: usize,
+}
+
+impl Distributor<RecordBatch> for RoundRobin {
+    fn partition<T: Clone, P: Push<Message<T, RecordBatch>>>(
+        &mut self,
+        batch: &mut RecordBatch,
+        stamp: &Stamp<T>,
+        pushers: &mut [P],
+    ) {
+        let worker = self.next % pushers.len();
+        self.next = worker + 1;
+        Message::push_at(batch, stamp.clone(), &mut pushers[worker]);
     }
 
     /// Nothing is kept back.
@@ -165,16 +209,29 @@ mod tests {
         start..start + 1 + tick
     }
 
+    /// A way to move batches.
+    type Way = for<'scope> fn(Stream<'scope, u64, RecordBatch>) -> Stream<'scope, u64, RecordBatch>;
+
+    fn by_split<'scope>(
+        batches: Stream<'scope, u64, RecordBatch>,
+    ) -> Stream<'scope, u64, RecordBatch> {
+        batches.exchange_by_split()
+    }
+
+    fn in_turn<'scope>(
+        batches: Stream<'scope, u64, RecordBatch>,
+    ) -> Stream<'scope, u64, RecordBatch> {
+        batches.exchange_round_robin()
+    }
+
     /// Sends a batch of each split from each worker at each tick.
-    fn exchange_batches(worker: &mut Worker, arrivals: &Sender<Arrival>) {
+    fn exchange_batches(worker: &mut Worker, arrivals: &Sender<Arrival>, way: Way) {
         let index = worker.index();
         let arrivals = arrivals.clone();
         let mut input = BatchInput::new_with_builder();
         let probe = ProbeHandle::new();
         worker.dataflow::<u64, _, _>(|scope| {
-            input
-                .to_stream(scope)
-                .exchange_by_split()
+            way(input.to_stream(scope))
                 .inspect_core(move |event| {
                     if let Ok((stamp, batch)) = event {
                         let tick = stamp.iter().next().copied().unwrap();
@@ -196,7 +253,13 @@ mod tests {
         step_until(worker, || probe.done());
     }
 
-    fn assert_exchange(communication: CommunicationConfig, workers: usize) {
+    /// Has batches be moved in a way, asserts that each came once, at its tick, and says which splits came to
+    /// which worker, a batch each.
+    fn exchanged(
+        communication: CommunicationConfig,
+        workers: usize,
+        way: Way,
+    ) -> Vec<(KafkaSplit, usize)> {
         let (sender, receiver) = mpsc::channel();
         let sender = Mutex::new(sender);
         let config = Config {
@@ -206,16 +269,16 @@ mod tests {
 
         let guards = timely::execute(config, move |worker| {
             let sender = sender.lock().unwrap().clone();
-            exchange_batches(worker, &sender);
+            exchange_batches(worker, &sender, way);
         })
         .unwrap();
 
         guards.join().into_iter().for_each(|joined| joined.unwrap());
-        let mut owners: BTreeMap<KafkaSplit, BTreeSet<usize>> = BTreeMap::new();
+        let mut came = Vec::new();
         let mut arrived = Vec::new();
         for (index, tick, batch) in receiver {
             let split = batch.split().unwrap().clone();
-            owners.entry(split.clone()).or_default().insert(index);
+            came.push((split.clone(), index));
             arrived.push((tick, batch.first_offset().unwrap(), split.partition, batch));
         }
         arrived.sort_by_key(|(tick, first, partition, _)| (*tick, *first, *partition));
@@ -233,6 +296,14 @@ mod tests {
             .flat_map(|(tick, index)| (0..PARTITIONS).map(move |p| sent(tick, index, p)))
             .collect();
         assert_eq!(arrived, expected);
+        came
+    }
+
+    fn assert_exchange(communication: CommunicationConfig, workers: usize) {
+        let mut owners: BTreeMap<KafkaSplit, BTreeSet<usize>> = BTreeMap::new();
+        for (split, index) in exchanged(communication, workers, by_split) {
+            owners.entry(split).or_default().insert(index);
+        }
         assert!(owners.values().all(|owner| owner.len() == 1), "{owners:?}");
         let used: BTreeSet<_> = owners.into_values().flatten().collect();
         assert_eq!(used.len(), workers);
@@ -248,6 +319,20 @@ mod tests {
         assert_exchange(CommunicationConfig::Thread, 1);
         assert_exchange(CommunicationConfig::Process(2), 2);
         assert_exchange(CommunicationConfig::Process(4), 4);
+    }
+
+    #[test]
+    fn batches_go_to_all_workers_in_turn() {
+        for (communication, workers) in [
+            (CommunicationConfig::Thread, 1),
+            (CommunicationConfig::ProcessBinary(2), 2),
+            (CommunicationConfig::Process(3), 3),
+        ] {
+            let came = exchanged(communication, workers, in_turn);
+            let mut counts = vec![0; workers];
+            came.iter().for_each(|(_, index)| counts[*index] += 1);
+            assert_eq!(counts, vec![came.len() / workers; workers]);
+        }
     }
 
     /// Many batches in one activation, at ticks that alternate: the case in which grouping by stamp
