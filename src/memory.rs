@@ -11,10 +11,10 @@ const PROCESS_BYTES: usize = 256 << 20;
 /// The part of a budget that the clients may fill with what nobody took yet.
 const QUEUES_PART: usize = 64;
 
-/// The least share of a client in that. An empty queue is filled with a fetch whatever its limit is.
+/// The least share of a client and worker in that. An empty queue is filled with a fetch whatever its limit is.
 const QUEUED_BYTES_MIN: usize = 128 << 10;
 
-/// The greatest share of a client: what is on a queue is taken off it in one go, on a timely thread.
+/// The greatest share: what is on a queue is taken off it in one go, on a timely thread.
 const QUEUED_BYTES_MAX: usize = 4 << 20;
 
 /// The part of a budget that the clients may fetch at once, each from one broker, as it is on the wire. While one
@@ -36,8 +36,8 @@ const FETCH_BYTES_MAX: usize = 2 << 20;
 /// of that each of its workers; the rest is lent to whoever asks first. So a source alone can use
 /// all of it, and one whose user stops takes nothing away from what is guaranteed to another.
 ///
-/// The clients of all clusters share a 64th for what they have fetched and nobody took, and a
-/// 512th for one fetch of each. A client has its share by the clients that there are when it is made,
+/// The clients of all clusters share a 64th for what they have fetched and nobody took, each for all workers, and a
+/// 512th for one fetch of each from each broker. A client has its share by the clients that there are when it is made,
 /// since librdkafka cannot be told another one later. The rest is for what is between these, and for what a
 /// fetch becomes when it is decompressed; the chapter on [performance](crate::manual::_10_performance) has the
 /// sum.
@@ -111,11 +111,12 @@ impl MemoryBudget {
         (self.bytes() / 2 / peers.max(1)).max(1)
     }
 
-    /// What one of `clients` may fetch.
-    pub(crate) fn of_client(&self, clients: usize) -> ClientShare {
-        let part = |part: usize| self.bytes() / part / clients.max(1);
+    /// What one client of `sharers` may fetch.
+    pub(crate) fn of_client(&self, sharers: Sharers) -> ClientShare {
+        let part = |part: usize| self.bytes() / part / sharers.clients.max(1);
+        let queued = part(QUEUES_PART) / sharers.workers.max(1);
         ClientShare {
-            queued_bytes: part(QUEUES_PART).clamp(QUEUED_BYTES_MIN, QUEUED_BYTES_MAX),
+            queued_bytes: queued.clamp(QUEUED_BYTES_MIN, QUEUED_BYTES_MAX),
             fetch_bytes: part(FETCHES_PART).clamp(FETCH_BYTES_MIN, FETCH_BYTES_MAX),
         }
     }
@@ -141,10 +142,27 @@ impl From<&Self> for MemoryBudget {
     }
 }
 
+/// Who shares what clients may fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sharers {
+    /// The clients of all sources.
+    pub(crate) clients: usize,
+    /// The workers of this process, each of which has a queue of each client.
+    pub(crate) workers: usize,
+}
+
+impl Sharers {
+    /// So many clients, for one worker.
+    pub(crate) fn of_clients(clients: usize) -> Self {
+        let workers = 1;
+        Self { clients, workers }
+    }
+}
+
 /// What one client may fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientShare {
-    /// The bytes that may be queued when it fetches more.
+    /// The bytes that may be queued of a worker when more is fetched for it.
     pub(crate) queued_bytes: usize,
     /// The bytes that a fetch may bring, as they are on the wire.
     pub(crate) fetch_bytes: usize,
@@ -194,13 +212,15 @@ mod tests {
     #[test]
     fn a_share_is_neither_so_small_that_reading_is_slow_nor_larger_than_helps() {
         let budget = MemoryBudget::new(256 << 20);
-        let share = |clients| {
-            let share = budget.of_client(clients);
+        let share = |clients, workers| {
+            let share = budget.of_client(Sharers { clients, workers });
             (share.queued_bytes >> 10, share.fetch_bytes >> 10)
         };
 
-        assert_eq!(share(1), (4 << 10, 512));
-        assert_eq!(share(4), (1 << 10, 128));
-        assert_eq!(share(1_000), (128, 64));
+        assert_eq!(share(1, 1), (4 << 10, 512));
+        assert_eq!(share(1, 4), (1 << 10, 512));
+        assert_eq!(share(4, 1), (1 << 10, 128));
+        assert_eq!(share(4, 2), (512, 128));
+        assert_eq!(share(1_000, 1), (128, 64));
     }
 }

@@ -14,9 +14,9 @@ use crate::records::{BatchBuilder, BatchGuard, RecordBatch, RecordParts};
 /// What a fetcher of Kafka hands over.
 pub(super) type KafkaFetched = Fetched<KafkaSplit, RecordBatch>;
 
-/// The most messages that one call takes off a queue, so that those that give no bytes are bounded
-/// too.
-const MESSAGES_MAX: usize = 64 * 1024;
+/// The most messages that one call takes off a queue: more than eight brokers bring at once, however far what they
+/// bring is compressed. A queue that is emptied in part takes a fetch of each broker more each time.
+const MESSAGES_MAX: usize = 1024 * 1024;
 
 /// Takes messages off the queue of one client and makes pieces of them.
 ///
@@ -31,8 +31,6 @@ pub(super) struct Drain<'a> {
     /// The bytes of all batches that are alive.
     in_use: &'a Arc<AtomicUsize>,
     run: Option<Run>,
-    bytes_max: usize,
-    bytes: usize,
     messages: usize,
     records: u64,
     failed: Vec<(Reading, NativeError)>,
@@ -56,14 +54,13 @@ pub(super) struct Drained {
 }
 
 impl<'a> Drain<'a> {
-    /// Moves to `fetched` what belongs to a split of `table`, until about `bytes_max` were moved.
-    /// The batches count as `in_use` until they are dropped.
+    /// Moves to `fetched` what belongs to a split of `table`. The batches count as `in_use` until they are
+    /// dropped.
     pub(super) fn new(
         table: &'a mut Table,
         builder: &'a mut BatchBuilder,
         fetched: &'a mut Vec<KafkaFetched>,
         in_use: &'a Arc<AtomicUsize>,
-        bytes_max: usize,
     ) -> Self {
         Self {
             table,
@@ -71,8 +68,6 @@ impl<'a> Drain<'a> {
             fetched,
             in_use,
             run: None,
-            bytes_max,
-            bytes: 0,
             messages: 0,
             records: 0,
             failed: Vec::new(),
@@ -123,7 +118,6 @@ impl<'a> Drain<'a> {
             batch.with_guard(guard)
         });
         let bytes = batch.as_ref().map_or(0, RecordBatch::memory_bytes);
-        self.bytes += bytes;
         self.fetched.push(Fetched::Piece(Piece {
             split: reading.split.clone(),
             split_epoch: reading.split_epoch,
@@ -137,17 +131,11 @@ impl<'a> Drain<'a> {
     #[inline]
     fn flow(&mut self) -> Flow {
         self.messages += 1;
-        let enough = self.bytes + self.builder.bytes() >= self.bytes_max;
-        if enough && self.has_pieces() || self.messages >= MESSAGES_MAX {
+        if self.messages >= MESSAGES_MAX {
             Flow::Stop
         } else {
             Flow::Continue
         }
-    }
-
-    /// Whether something was made of the messages: one piece is moved however little is asked for.
-    fn has_pieces(&self) -> bool {
-        self.run.as_ref().is_some_and(Run::has_moved) || !self.fetched.is_empty()
     }
 }
 
@@ -229,7 +217,7 @@ mod tests {
         table.insert((key, 0), reading);
         let (mut builder, mut fetched) = (BatchBuilder::new(), Vec::new());
         let in_use = Arc::default();
-        let mut drain = Drain::new(&mut table, &mut builder, &mut fetched, &in_use, 1 << 20);
+        let mut drain = Drain::new(&mut table, &mut builder, &mut fetched, &in_use);
         act(&mut drain, key);
         let drained = drain.finish();
         (fetched, drained)

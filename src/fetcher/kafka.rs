@@ -158,7 +158,6 @@ impl KafkaFetcher {
             &mut self.builder,
             &mut fetched,
             &self.in_use,
-            DRAIN_BYTES_MAX,
         );
         let flow = queue.consume(&mut drain);
         let drained = drain.finish();
@@ -218,10 +217,6 @@ impl KafkaFetcher {
         polled
     }
 }
-
-/// The bytes at which taking what is on a queue stops, whatever is left on it: more than a client may
-/// have there, unless it was told otherwise.
-const DRAIN_BYTES_MAX: usize = 32 << 20;
 
 impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     type Batch = RecordBatch;

@@ -14,7 +14,7 @@ use super::ffi::CLOSE_WAIT_MAX;
 use super::kafka::KafkaFetcher;
 use super::settings::Settings;
 use super::wake::{Waker, WorkerWake};
-use crate::memory::ClientCount;
+use crate::memory::{ClientCount, Sharers};
 use crate::model::{ClientProperties, ClusterId, StreamsMetadata};
 
 /// One client a cluster, shared by the workers of a process that read one source.
@@ -111,6 +111,7 @@ impl ClientPool {
             .filter(|cluster| metadata.clusters.contains_key(**cluster))
             .count();
         let clients = state.count.set(own);
+        let workers = self.waker.count();
         let mut before = std::mem::take(&mut state.clients);
         for (cluster, reached) in &metadata.clusters {
             if !topics.contains_key(cluster) {
@@ -124,7 +125,8 @@ impl ClientPool {
                 continue;
             }
             state.started += 1;
-            let properties = self.settings.data(&reached.properties, clients);
+            let sharers = Sharers { clients, workers };
+            let properties = self.settings.data(&reached.properties, sharers);
             let started = DataClient::start(state.started, cluster, properties);
             match started {
                 Ok((client, end)) => {

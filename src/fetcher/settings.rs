@@ -3,7 +3,7 @@
 //! One rule holds for every client: what the source says overrides the defaults, what the cluster
 //! says overrides both, and what correctness hangs on overrides all.
 
-use crate::memory::{ClientShare, MemoryBudget};
+use crate::memory::{ClientShare, MemoryBudget, Sharers};
 use crate::model::ClientProperties;
 
 /// How long an empty fetch waits at the broker, in milliseconds: how long a partition that is added
@@ -69,17 +69,17 @@ const MESSAGE_MAX: &str = "message.max.bytes";
 const MESSAGE_BYTES: u64 = 1_000_000;
 
 impl Settings {
-    /// The properties of a client that reads, one of `clients`, and the names of those that `cluster`
+    /// The properties of a client that reads, one of `sharers`, and the names of those that `cluster`
     /// or the source sets to something else than the source can work with.
     pub(crate) fn data(
         &self,
         cluster: &ClientProperties,
-        clients: usize,
+        sharers: Sharers,
     ) -> (ClientProperties, Vec<String>) {
         let ClientShare {
             queued_bytes,
             fetch_bytes,
-        } = self.memory.of_client(clients);
+        } = self.memory.of_client(sharers);
         let mut defaults = self.common();
         for (name, value) in DATA {
             defaults.set(name, value);
@@ -164,7 +164,7 @@ mod tests {
     fn the_cluster_overrides_the_source_and_the_source_the_defaults() {
         let cluster = ClientProperties::new().with("fetch.wait.max.ms", "10");
 
-        let (data, refused) = settings().data(&cluster, 1);
+        let (data, refused) = settings().data(&cluster, Sharers::of_clients(1));
 
         assert_eq!(data.value("fetch.wait.max.ms"), Some("10"));
         assert_eq!(data.value("client.id"), Some("of-the-source"));
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_fetch_is_as_large_as_its_client_may_have_and_messages_are_no_larger() {
         let sizes = |cluster: &ClientProperties, clients| {
-            let (data, _) = settings().data(cluster, clients);
+            let (data, _) = settings().data(cluster, Sharers::of_clients(clients));
             let names = [FETCH_MAX, MESSAGE_MAX, "fetch.message.max.bytes"];
             names.map(|name| data.value(name).map(str::to_owned))
         };
@@ -203,7 +203,7 @@ mod tests {
             .with("auto.offset.reset", "latest")
             .with("group.instance.id", "a");
 
-        let (data, refused) = settings().data(&cluster, 1);
+        let (data, refused) = settings().data(&cluster, Sharers::of_clients(1));
 
         assert_eq!(data.value("auto.offset.reset"), Some("error"));
         assert_eq!(data.value("group.instance.id"), None);

@@ -107,6 +107,11 @@ impl Waker {
         self.shared.changed.raise();
     }
 
+    /// How many workers it wakes.
+    pub(super) fn count(&self) -> usize {
+        self.shared.workers().len()
+    }
+
     /// Leaves `worker` alone.
     pub(super) fn remove(&self, worker: &Arc<WorkerWake>) {
         self.shared

@@ -39,6 +39,7 @@ pub type ObjectLog = timely_splits::log::ObjectLog<KafkaSplit>;
 pub use self::builder::{BuildError, KafkaSourceBuilder};
 use crate::discovery::{Committing, KafkaDiscovery};
 use crate::fetcher::{ClientPool, KafkaFetcher};
+use crate::memory::Sharers;
 use crate::metadata::MetadataService;
 use crate::model::{ClientProperties, KafkaSplit};
 use crate::records::RecordBatch;
@@ -222,7 +223,11 @@ impl KafkaSource {
     /// it may fetch ahead is that of a client that shares it with no other.
     #[must_use]
     pub fn client_properties(&self, cluster: &ClientProperties) -> ClientProperties {
-        self.shared.settings.fetching().data(cluster, 1).0
+        self.shared
+            .settings
+            .fetching()
+            .data(cluster, Sharers::of_clients(1))
+            .0
     }
 
     /// Closes the clients of this process, after its dataflow has ended, and waits for that for five

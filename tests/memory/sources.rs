@@ -8,7 +8,7 @@ use timely_kafka::timely::dataflow::ProbeHandle;
 
 use crate::fill::{Content, PARTITIONS};
 use crate::stop::{read_into, source, step_until_stopped};
-use crate::{MEMORY, assert_resident, in_a_process, resident, step_until};
+use crate::{MEMORY, Shape, assert_resident, in_a_process, resident, step_until};
 
 /// What the one may have: of what may be in flight, all but what the other is guaranteed.
 const STOPPED_MAX: usize = MEMORY / 2 * 3 / 4;
@@ -53,7 +53,14 @@ pub(crate) fn read(servers: &str) {
             source.control().stop();
             step_until(worker, || probe.done());
         }
-        assert_resident(before, 2, 2 * partitions);
+        // Each source has a client of its own.
+        let shape = Shape {
+            workers: 1,
+            clusters: 2,
+            brokers: 1,
+            partitions: 2 * partitions,
+        };
+        assert_resident(before, &shape);
     })
     .unwrap();
 }

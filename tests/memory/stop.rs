@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::Failed;
@@ -18,7 +20,7 @@ use timely_kafka::{
 };
 
 use crate::fill::{Content, PARTITIONS};
-use crate::{MEMORY, assert_resident, in_a_process, metadata, resident, step_until};
+use crate::{MEMORY, Shape, assert_resident, in_a_process, metadata, resident, step_until};
 
 /// Ticks for which nothing more may be read before it counts as stopped.
 const TICKS: usize = 40;
@@ -26,13 +28,14 @@ const TICK: Duration = Duration::from_millis(10);
 /// What these take at least.
 const STOPPED_FOR: Duration = Duration::from_millis(400);
 
-/// Has a process read `content` from a cluster here.
-pub(crate) fn case(content: Content) -> Result<(), Failed> {
-    let cluster = EmbeddedCluster::start()?;
+/// Has a process read `content` by `workers` from a cluster here.
+pub(crate) fn case(workers: usize, brokers: u16, content: Content) -> Result<(), Failed> {
+    // The controller is one more.
+    let cluster = EmbeddedCluster::start_with(brokers.saturating_sub(1).max(1))?;
     content.fill(&cluster, "orders")?;
     cluster.track_requests();
     in_a_process(&format!(
-        "stop {} {}",
+        "stop {workers} {brokers} {} {}",
         cluster.bootstrap_servers(),
         content.name()
     ))?;
@@ -52,6 +55,8 @@ pub(crate) fn case(content: Content) -> Result<(), Failed> {
 /// What a user does not let go of.
 #[derive(Default)]
 pub(crate) struct Stash {
+    /// How many records all workers have.
+    all: Arc<AtomicUsize>,
     pub(crate) released: bool,
     batches: Vec<RecordBatch>,
     next: BTreeMap<i32, u64>,
@@ -71,6 +76,7 @@ impl Stash {
             );
             *next += 1;
             self.records += 1;
+            self.all.fetch_add(1, Ordering::Relaxed);
         }
         if !self.released {
             self.bytes += batch.memory_bytes();
@@ -144,31 +150,47 @@ pub(crate) fn step_until_stopped(
 }
 
 /// Reads all there is with a user who keeps what comes until nothing does.
-pub(crate) fn read(servers: &str, content: Content) {
+pub(crate) fn read(workers: usize, brokers: usize, servers: &str, content: Content) {
     let (before, _) = resident();
     let source = source("orders", servers, &MemoryBudget::new(MEMORY));
     let partitions = usize::try_from(PARTITIONS).unwrap();
     let all = content.records() * partitions;
     let asked = std::env::var("TIMELY_KAFKA_STOP_TICKS").ok();
     let ticks_max = asked.map_or(TICKS, |ticks| ticks.parse().unwrap());
-    timely_kafka::execute(Config::thread(), move |worker| {
+    let (records, stopped) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+    let shape = Shape {
+        workers,
+        clusters: 1,
+        brokers,
+        partitions,
+    };
+    timely_kafka::execute(Config::process(workers), move |worker| {
         let probe = ProbeHandle::new();
         let control = source.control();
         let stash = worker.dataflow(|scope| read_into(&source, scope, &probe));
+        stash.borrow_mut().all = Arc::clone(&records);
+        let came = || records.load(Ordering::Relaxed);
 
         // Reading stops, with most of it still to be read, and ticks go on.
         step_until_stopped(worker, &stash, &probe, ticks_max);
-        let stopped_at = stash.borrow().records * content.size();
+        stopped.fetch_add(1, Ordering::Relaxed);
+        step_until(worker, || stopped.load(Ordering::Relaxed) >= workers);
+        let stopped_at = came() * content.size();
+        stopped.fetch_add(1, Ordering::Relaxed);
+        step_until(worker, || stopped.load(Ordering::Relaxed) == 2 * workers);
         println!("stopped at {} MiB", stopped_at >> 20);
         assert!(stopped_at < MEMORY, "{stopped_at} bytes of values came");
 
         // Then it goes on, and all comes.
         stash.borrow_mut().release();
-        step_until(worker, || stash.borrow().records >= all);
+        step_until(worker, || came() >= all);
         control.stop();
         step_until(worker, || probe.done());
-        assert_eq!(stash.borrow().records, all);
-        assert_resident(before, 1, partitions);
+        assert_eq!(came(), all);
+        if worker.index() == 0 {
+            assert_resident(before, &shape);
+        }
     })
-    .unwrap();
+    .unwrap()
+    .join();
 }
