@@ -24,7 +24,7 @@ type State = (Recorder, Result<(), i32>);
 pub(crate) fn measure(arguments: &Arguments, servers: &str) -> Outcome<Measurement> {
     let properties = source::describe(servers)?
         .build()?
-        .client_properties(&source::cluster(servers));
+        .client_properties(&source::cluster(servers), 1);
     let mut config = ClientConfig::new();
     for (name, value) in properties.iter() {
         config.set(name, value);

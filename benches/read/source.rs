@@ -49,10 +49,10 @@ fn build(arguments: &Arguments, servers: &[String], log: Option<&Path>) -> Outco
     Ok(source.build()?)
 }
 
-/// The properties of the client with which the source reads.
+/// The properties of a client with which the source reads, which has one for each cluster.
 pub(crate) fn properties(arguments: &Arguments, servers: &str) -> Outcome<ClientProperties> {
     let source = build(arguments, &[servers.to_owned()], None)?;
-    Ok(source.client_properties(&cluster(arguments, servers)))
+    Ok(source.client_properties(&cluster(arguments, servers), arguments.clusters))
 }
 
 /// Reads all records into an operator that counts them.

@@ -313,8 +313,9 @@ fn read_bare(orders: Lines<StdinLock<'static>>, progress: &Arc<Progress>) -> Out
                 let watch = Stopwatch::start()?;
                 let over = Arc::new(AtomicBool::new(false));
                 let mut threads = Vec::new();
+                let number = clusters.len();
                 for servers in clusters {
-                    let client = Arc::new(client(&servers)?);
+                    let client = Arc::new(client(&servers, number)?);
                     clients.push(Arc::clone(&client));
                     let (progress, over) = (Arc::clone(progress), Arc::clone(&over));
                     threads.push(thread::spawn(move || {
@@ -347,8 +348,8 @@ fn read_bare(orders: Lines<StdinLock<'static>>, progress: &Arc<Progress>) -> Out
     Ok(())
 }
 
-/// A client with the properties that the source gives its own.
-fn client(servers: &str) -> Outcome<BaseConsumer> {
+/// A client with the properties that the source gives its own where so many `clients` read.
+fn client(servers: &str, clients: usize) -> Outcome<BaseConsumer> {
     let source = KafkaSource::builder()
         .name(NAME)
         .metadata(Told::default())
@@ -356,7 +357,7 @@ fn client(servers: &str) -> Outcome<BaseConsumer> {
         .build()?;
     let cluster = ClientProperties::new().with("bootstrap.servers", servers);
     let mut config = ClientConfig::new();
-    for (name, value) in source.client_properties(&cluster).iter() {
+    for (name, value) in source.client_properties(&cluster, clients).iter() {
         config.set(name, value);
     }
     Ok(config.create()?)

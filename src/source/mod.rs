@@ -220,13 +220,17 @@ impl KafkaSource {
 
     /// The properties of the client that reads a cluster whose own properties are `cluster`: the
     /// defaults, those of the source, those of the cluster and what the source depends on, joined. What
-    /// it may fetch ahead is that of a client that shares it with no other.
+    /// it may fetch ahead is its share where so many `clients` read for one worker.
     #[must_use]
-    pub fn client_properties(&self, cluster: &ClientProperties) -> ClientProperties {
+    pub fn client_properties(
+        &self,
+        cluster: &ClientProperties,
+        clients: usize,
+    ) -> ClientProperties {
         self.shared
             .settings
             .fetching()
-            .data(cluster, Sharers::of_clients(1))
+            .data(cluster, Sharers::of_clients(clients))
             .0
     }
 
