@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench read -- [--records N] [--size BYTES] [--rounds N] [--workers N]
-//! cargo bench --bench read -- --only source --only source-with-file --rounds 11
+//! cargo bench --bench read -- --only source --only source-with-memory --rounds 11
 //! cargo bench --bench read -- --clusters 4 --json --only callback --only source
 //! ```
 //!
@@ -14,13 +14,12 @@
 //! * `batch`: librdkafka's batch call, 1,000 records at a time;
 //! * `callback`: librdkafka's callback call;
 //! * `source`: this crate's source, an operator that counts and a probe, with ticks of 100 ms and the
-//!   log in memory.
+//!   log in a folder, new for each measurement.
 //!
 //! There are ways more for `--only`. Two show what values cost that are copied, as this crate does, and what they would
 //! cost if they were not: `copied`, the callback call that copies each value, and `kept`, the batch call whose
-//! messages are kept until their values are a MiB. And `source-with-file`, the same source with its log in a folder, new
-//! for each measurement, and `source-exchange`, where each batch moves to the worker of its split
-//! before it is counted.
+//! messages are kept until their values are a MiB. And `source-with-memory`, the same source with its log in memory, and
+//! `source-exchange`, where each batch moves to the worker of its split before it is counted.
 //!
 //! With `--json` each value is a document that is decoded before it is counted, in every way. With `--clusters` the
 //! records are spread over several clusters; the ways without this crate read each on a thread of its own then.
@@ -133,7 +132,7 @@ enum Mode {
     Copied,
     Kept,
     Source,
-    SourceWithFile,
+    SourceWithMemory,
     SourceExchange,
 }
 
@@ -174,7 +173,7 @@ impl Mode {
             Self::Copied => "copied",
             Self::Kept => "kept",
             Self::Source => "source",
-            Self::SourceWithFile => "source-with-file",
+            Self::SourceWithMemory => "source-with-memory",
             Self::SourceExchange => "source-exchange",
         }
     }
@@ -290,7 +289,7 @@ fn measure_once(arguments: &Arguments) -> Outcome<()> {
         return Err("--role measure needs --mode and --servers".into());
     };
     let measurement = match mode {
-        Mode::Source | Mode::SourceWithFile | Mode::SourceExchange => {
+        Mode::Source | Mode::SourceWithMemory | Mode::SourceExchange => {
             source::measure(arguments, mode)?
         }
         _ => baseline::measure(arguments, mode)?,

@@ -47,15 +47,16 @@ pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
             ratio.most,
         );
     }
-    let Some(filed) = modes.iter().position(|mode| *mode == Mode::SourceWithFile) else {
+    let in_memory = |mode: &Mode| *mode == Mode::SourceWithMemory;
+    let Some(in_memory) = modes.iter().position(in_memory) else {
         return;
     };
     let rate = |round: &Vec<Measurement>| {
-        round[filed].records_per_second / round[source].records_per_second
+        round[source].records_per_second / round[in_memory].records_per_second
     };
     let ratio = Spread::of(rounds.iter().map(rate));
     println!(
-        "source-with-file/source {:>5.3} ({:.3}..{:.3}) of its records a second, the median of rounds",
+        "source/source-with-memory {:>5.3} ({:.3}..{:.3}) of its records a second, the median of rounds",
         ratio.median, ratio.least, ratio.most,
     );
 }

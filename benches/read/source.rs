@@ -59,7 +59,7 @@ pub(crate) fn properties(arguments: &Arguments, servers: &str) -> Outcome<Client
 pub(crate) fn measure(arguments: &Arguments, mode: Mode) -> Outcome<Measurement> {
     // On the disk of the build, since that of temporary files may be memory.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let log = (mode == Mode::SourceWithFile).then(|| folder.path().join("log"));
+    let log = (mode != Mode::SourceWithMemory).then(|| folder.path().join("log"));
     let meter = Arc::new(Mutex::new(Meter::start(arguments.records)));
     let outcome = Arc::new(Mutex::new(None));
     let source = build(arguments, &arguments.servers, log.as_deref())?;

@@ -13,7 +13,7 @@
 //!
 //! * `bare`: a librdkafka client a cluster, with the properties that the source gives its own, and a
 //!   thread each that polls until all was read, and then no more;
-//! * `source`: this crate's source with a probe, ticks of 100 ms, and the log in memory.
+//! * `source`: this crate's source with a probe, ticks of 100 ms, and the log in a folder.
 //!
 //! The case `wide` measures *start*, from before anything is made until a record of every partition
 //! was seen; *idle* seconds after that; *add* and *remove*, of one cluster, until its records are there and

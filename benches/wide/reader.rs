@@ -17,7 +17,7 @@ use timely_kafka::timely::Config;
 use timely_kafka::timely::dataflow::ProbeHandle;
 use timely_kafka::timely::dataflow::operators::Probe;
 use timely_kafka::timely::dataflow::operators::core::Inspect;
-use timely_kafka::{KafkaSource, ReadOptions, RecordBatch, Subscription, TimeMap};
+use timely_kafka::{KafkaSource, LocalLog, ReadOptions, RecordBatch, Subscription, TimeMap};
 
 use crate::process::{Stopwatch, Usage};
 use crate::{DEADLINE, NAME, Outcome, Way, topic};
@@ -220,6 +220,8 @@ fn read_with_source(
     progress: &Arc<Progress>,
     workers: usize,
 ) -> Outcome<()> {
+    // On the disk of the build, since that of temporary files may be memory.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let told = Arc::new(Answer::default());
     let mut running = None;
     for order in orders {
@@ -239,6 +241,7 @@ fn read_with_source(
                         .name(NAME)
                         .metadata(Told(Arc::clone(&told)))
                         .subscribe(Subscription::streams([NAME]))
+                        .log(LocalLog::at(folder.path().join("log")))
                         .build()?;
                     let threads = run(source.clone(), Arc::clone(progress), workers)?;
                     running = Some((source, threads));
@@ -257,7 +260,10 @@ fn read_with_source(
                         eprintln!("{left} clients did not close in time");
                     }
                 }
-                return answer(&watch.stop()?);
+                let usage = watch.stop()?;
+                // Whoever hears the answer ends this process.
+                folder.close()?;
+                return answer(&usage);
             }
         }
     }
