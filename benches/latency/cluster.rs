@@ -1,4 +1,4 @@
-//! The cluster that holds the records.
+//! The clusters that hold the records.
 
 use std::io::Read;
 
@@ -7,40 +7,64 @@ use timely_kafka::embedded::EmbeddedCluster;
 use crate::child::Role as Process;
 use crate::{Arguments, NAME, Outcome, topic};
 
+/// A topic on a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Topic {
+    pub(crate) servers: String,
+    pub(crate) name: &'static str,
+    pub(crate) partitions: i32,
+}
+
+/// A topic that was made on a cluster that runs. It is deleted with this value.
+#[derive(Debug)]
+pub(crate) struct Made(Topic);
+
+impl Made {
+    pub(crate) fn new(topic: Topic) -> Outcome<Self> {
+        topic::create(&topic.servers, topic.name, topic.partitions)?;
+        Ok(Self(topic))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Err(error) = topic::delete(&self.0.servers, self.0.name) {
+            println!("the topic {} is left: {error}", self.0.name);
+        }
+    }
+}
+
 /// A cluster with an empty topic. What was made for the benchmark ends with it.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    /// Where it is.
-    pub(crate) servers: String,
-    /// None if it is not ours.
-    process: Option<Process>,
+    pub(crate) topic: Topic,
+    _made: Option<Made>,
+    _process: Option<Process>,
 }
 
 impl Cluster {
     pub(crate) fn start(arguments: &Arguments) -> Outcome<Self> {
+        let partitions = arguments.partitions;
+        let topic = |servers| Topic {
+            servers,
+            name: NAME,
+            partitions,
+        };
         if let Some(servers) = arguments.kafka.clone() {
-            topic::create(&servers, NAME, arguments.partitions)?;
+            let topic = topic(servers);
             return Ok(Self {
-                servers,
-                process: None,
+                _made: Some(Made::new(topic.clone())?),
+                _process: None,
+                topic,
             });
         }
-        let partitions = format!("--partitions={}", arguments.partitions);
+        let partitions = format!("--partitions={partitions}");
         let process = Process::start(&["--role=serve".to_owned(), partitions])?;
         Ok(Self {
-            servers: process.hear()?,
-            process: Some(process),
+            topic: topic(process.hear()?),
+            _made: None,
+            _process: Some(process),
         })
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if self.process.is_none()
-            && let Err(error) = topic::delete(&self.servers, NAME)
-        {
-            println!("the topic {NAME} is left: {error}");
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread;
 
+use crate::cluster::Topic;
 use crate::writer::{Pace, Writer};
 use crate::{Arguments, NAME, Outcome};
 
@@ -44,7 +45,8 @@ pub(crate) fn write(arguments: &Arguments, servers: &str) -> Outcome<()> {
     writer.run(pace, &ended, &AtomicU64::new(0))
 }
 
-/// Writes so many records as fast as they are taken.
-pub(crate) fn fill(arguments: &Arguments, servers: &str, records: usize) -> Outcome<()> {
-    Writer::connect(servers, NAME, arguments.partitions, (FILLED, SIZE))?.fill(records)
+/// Writes so many records to a topic as fast as they are taken.
+pub(crate) fn fill(topic: &Topic, records: usize) -> Outcome<()> {
+    let size = (FILLED, SIZE);
+    Writer::connect(&topic.servers, topic.name, topic.partitions, size)?.fill(records)
 }

@@ -4,6 +4,7 @@
 //! scripts/kafka start bench
 //! cargo bench --bench latency -- --kafka $(scripts/kafka bootstrap bench)
 //! cargo bench --bench latency -- --kafka ADDRESS --rates 1000 --ticks 10 --log memory --rounds 11
+//! cargo bench --bench latency -- --kafka ADDRESS --huge ADDRESS,OTHER --ticks 100
 //! ```
 //!
 //! A process writes to eight partitions at a steady rate, the time in each value: record by record, or from
@@ -23,6 +24,10 @@
 //! where all are, a delay is how long one waits for a core. One line of JSON a measurement, and a table of
 //! medians at the end, with the least and the most; `above bare` is how much later the median record is
 //! there than by the bare loop in the same round.
+//!
+//! `--huge` shows that one partition does not keep others waiting: at 1,000 records/s without it and, in turn, with
+//! one of a topic of its own on each cluster that it names, `--kafka`'s or another, which is read from its
+//! beginning meanwhile and has more than can be read.
 //!
 //! Without `--kafka` the records go through an embedded cluster, which waits out `fetch.wait.max.ms`
 //! when it has nothing, whatever arrives meanwhile: that tells nothing about Kafka.
@@ -51,9 +56,9 @@ use std::error::Error;
 use clap::{Parser, ValueEnum};
 
 use child::Role as Process;
-use cluster::Cluster;
+use cluster::{Cluster, Made, Topic};
 use figures::spread;
-use measurement::Measurement;
+use measurement::{Load, Measurement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -62,6 +67,18 @@ const NAME: &str = "latency";
 
 /// What is steady whatever the machine can do.
 const SLOW: [u64; 2] = [1_000, 100_000];
+
+/// The topic of the huge partition.
+const HUGE: &str = "latency-huge";
+
+/// What is written to other partitions while that is read.
+const BESIDE_HUGE: u64 = 1_000;
+
+/// The records of the huge partition for each second that a measurement takes, more than anybody reads.
+const HUGE_A_SECOND: u64 = 1_500_000;
+
+/// The seconds that a measurement takes besides its length.
+const AROUND: u64 = 3;
 
 /// How many records are written to try what can be read, and for how many seconds that is done.
 const TRIED: (usize, u64) = (4_000_000, 2);
@@ -93,6 +110,9 @@ struct Arguments {
     /// Where a cluster is that runs, and that has no topic `latency`; without it an embedded one is started.
     #[arg(long, value_name = "ADDRESS")]
     kafka: Option<String>,
+    /// Where clusters are that have a huge partition in turn.
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    huge: Vec<String>,
     /// Says what this process is to do; used by the benchmark itself.
     #[arg(long, value_enum, hide = true)]
     role: Option<Role>,
@@ -147,46 +167,77 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Measures every way at every rate in every round.
+/// Measures every way under every load in every round.
 fn measure_all(arguments: &Arguments) -> Outcome<()> {
     let cluster = Cluster::start(arguments)?;
-    let mut rates = arguments.rates.clone();
-    if rates.is_empty() {
-        let half = match arguments.half {
-            Some(half) => half,
-            None => half_load(arguments, &cluster.servers)?,
+    let huge_records = HUGE_A_SECOND * (arguments.seconds + AROUND);
+    let mut huge = Vec::new();
+    for servers in &arguments.huge {
+        let topic = Topic {
+            servers: servers.clone(),
+            name: HUGE,
+            partitions: 1,
         };
-        rates = [&SLOW[..], &[half]].concat();
+        huge.push(Made::new(topic.clone())?);
+        load::fill(&topic, usize::try_from(huge_records)?)?;
     }
+    let loads = loads(arguments, &cluster.topic)?;
+    let servers = &cluster.topic.servers;
     let ways = || std::iter::once(None).chain(arguments.ticks.iter().copied().map(Some));
     let mut all = Vec::new();
     for _ in 0..arguments.rounds {
-        for rate in &rates {
-            let _writer = process(arguments, &cluster.servers, "write", &[("rate", *rate)])?;
+        for load in &loads {
+            let under = Arguments {
+                huge: load.huge.iter().cloned().collect(),
+                ..arguments.clone()
+            };
+            let _writer = process(&under, servers, "write", &[("rate", load.rate)])?;
             for tick in ways() {
-                let measured = read(arguments, &cluster.servers, tick)?.at(*rate);
+                let measured = read(&under, servers, tick)?.under(load.clone());
                 println!("{}", serde_json::to_string(&measured)?);
+                if load.huge.is_some() && measured.records >= huge_records {
+                    return Err("the huge partition was read to its end".into());
+                }
                 all.push(measured);
             }
         }
     }
     println!();
-    for rate in rates {
-        print_table(rate, ways(), &all);
+    for load in loads {
+        print_table(&load, ways(), &all);
     }
     Ok(())
 }
 
+/// What is measured.
+fn loads(arguments: &Arguments, topic: &Topic) -> Outcome<Vec<Load>> {
+    let mut rates = arguments.rates.clone();
+    if rates.is_empty() && !arguments.huge.is_empty() {
+        rates.push(BESIDE_HUGE);
+    } else if rates.is_empty() {
+        let half = match arguments.half {
+            Some(half) => half,
+            None => half_load(arguments, topic)?,
+        };
+        rates = [&SLOW[..], &[half]].concat();
+    }
+    let huge = || std::iter::once(None).chain(arguments.huge.iter().cloned().map(Some));
+    let loads = rates
+        .into_iter()
+        .flat_map(|rate| huge().map(move |huge| Load { rate, huge }));
+    Ok(loads.collect())
+}
+
 /// Half of what a source reads that has nothing else to do.
-fn half_load(arguments: &Arguments, servers: &str) -> Outcome<u64> {
+fn half_load(arguments: &Arguments, topic: &Topic) -> Outcome<u64> {
     let (records, seconds) = TRIED;
-    load::fill(arguments, servers, records)?;
+    load::fill(topic, records)?;
     let arguments = Arguments {
         most: true,
         seconds,
         ..arguments.clone()
     };
-    let most = read(&arguments, servers, Some(100))?;
+    let most = read(&arguments, &topic.servers, Some(100))?;
     println!("{}", serde_json::to_string(&most)?);
     Ok(most.records_per_second / 2)
 }
@@ -213,12 +264,18 @@ fn process(
     words.push(format!("--partitions={}", arguments.partitions));
     words.push(format!("--seconds={}", arguments.seconds));
     words.extend(arguments.most.then(|| "--most".to_owned()));
+    let huge = arguments.huge.iter();
+    words.extend(huge.map(|at| format!("--huge={at}")));
     words.extend(more.iter().map(|(name, value)| format!("--{name}={value}")));
     Process::start(&words)
 }
 
-fn print_table(rate: u64, ways: impl Iterator<Item = Option<u64>>, all: &[Measurement]) {
-    println!("{rate} records/s, in ms");
+fn print_table(load: &Load, ways: impl Iterator<Item = Option<u64>>, all: &[Measurement]) {
+    print!("{} records/s, in ms", load.rate);
+    if let Some(servers) = &load.huge {
+        print!(", with a huge partition at {servers}");
+    }
+    println!();
     println!(
         "{:<12} {:>22} {:>24} {:>24} {:>24} {:>24} {:>22} {:>22} {:>22}",
         "",
@@ -232,8 +289,8 @@ fn print_table(rate: u64, ways: impl Iterator<Item = Option<u64>>, all: &[Measur
         "machine, cores"
     );
     let at = |tick: Option<u64>| {
-        let at_rate = all.iter().filter(|one| one.written_per_second == rate);
-        at_rate.filter(move |one| one.tick_ms == tick)
+        let under = all.iter().filter(|one| one.load == *load);
+        under.filter(move |one| one.tick_ms == tick)
     };
     for tick in ways {
         let of_way = || at(tick);

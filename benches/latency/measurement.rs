@@ -25,15 +25,24 @@ pub(crate) fn now() -> u64 {
     u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// What there is to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Load {
+    /// What is to be written a second; zero is what was there before.
+    pub(crate) rate: u64,
+    /// Where a huge partition is.
+    pub(crate) huge: Option<String>,
+}
+
 /// What one measurement came to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     pub(crate) way: String,
     /// The tick of the source, if it was one.
     pub(crate) tick_ms: Option<u64>,
-    /// What was to be written; zero is what was there before.
-    pub(crate) written_per_second: u64,
-    /// What was read.
+    pub(crate) load: Load,
+    /// What was read, before and after it was measured too.
+    pub(crate) records: u64,
     pub(crate) records_per_second: u64,
     pub(crate) reader_cores: f64,
     pub(crate) machine_cores: f64,
@@ -42,10 +51,16 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// The same, of what was written at a rate.
-    pub(crate) fn at(self, written_per_second: u64) -> Self {
+    /// The same, under a load.
+    pub(crate) fn under(self, load: Load) -> Self {
+        Self { load, ..self }
+    }
+
+    /// The same, with what another thread has read meanwhile.
+    pub(crate) fn with(self, other: &Self) -> Self {
         Self {
-            written_per_second,
+            records: self.records + other.records,
+            records_per_second: self.records_per_second + other.records_per_second,
             ..self
         }
     }
@@ -88,7 +103,9 @@ pub(crate) struct Recorder {
     now: u64,
     /// Whether what is there is read as fast as can be, whenever it was written.
     most: bool,
-    /// How many records came while it is measured.
+    /// How many records came.
+    came: u64,
+    /// How many of them came while it is measured.
     read: u64,
     started: (Instant, Cpu),
     emitted: Histogram<u64>,
@@ -107,6 +124,7 @@ impl Recorder {
             youngest: 0,
             now: 0,
             most: arguments.most,
+            came: 0,
             read: 0,
             started: (Instant::now(), Cpu::now()?),
             emitted: Histogram::new_with_max(MOST, 3)?,
@@ -123,6 +141,7 @@ impl Recorder {
         let begin = *self.begin.get_or_insert(now + WARMING);
         self.youngest = self.youngest.max(written);
         let end = begin + self.length;
+        self.came += 1;
         self.read += u64::from(now >= begin && now < end);
         if written < begin || written >= end {
             return None;
@@ -173,7 +192,8 @@ impl Recorder {
         Ok(Measurement {
             way: name_of(self.tick),
             tick_ms: self.tick,
-            written_per_second: 0,
+            load: Load::default(),
+            records: self.came,
             records_per_second: self.read * 1_000_000_000 / self.length,
             reader_cores: (cpu.process - before.process) / took,
             machine_cores: (cpu.machine - before.machine) / took,

@@ -13,7 +13,7 @@ use timely_kafka::timely::dataflow::operators::{Operator, Probe};
 use timely_kafka::{KafkaSource, LocalLog, ReadOptions, StartAt, Subscription, TimeMap};
 
 use crate::measurement::{Measurement, Recorder, now};
-use crate::{Arguments, Log, NAME, Outcome};
+use crate::{Arguments, HUGE, Log, NAME, Outcome};
 
 /// What is particular to the cluster.
 pub(crate) fn cluster(servers: &str) -> ClientProperties {
@@ -21,10 +21,18 @@ pub(crate) fn cluster(servers: &str) -> ClientProperties {
 }
 
 /// A source that has no log yet.
-pub(crate) fn describe(servers: &str) -> Outcome<timely_kafka::KafkaSourceBuilder> {
-    let metadata = StreamsMetadata::new()
-        .with_cluster(NAME, cluster(servers))?
-        .with_stream(NAME, KafkaStream::new().with_topics(NAME, [NAME])?)?;
+pub(crate) fn describe(
+    arguments: &Arguments,
+    servers: &str,
+) -> Outcome<timely_kafka::KafkaSourceBuilder> {
+    let mut metadata = StreamsMetadata::new().with_cluster(NAME, cluster(servers))?;
+    let mut stream = KafkaStream::new().with_topics(NAME, [NAME])?;
+    if let Some(with_huge) = arguments.huge.first() {
+        let name = if with_huge == servers { NAME } else { HUGE };
+        metadata = metadata.with_cluster(name, cluster(with_huge))?;
+        stream = stream.with_topic_start(name, HUGE, StartAt::Earliest)?;
+    }
+    let metadata = metadata.with_stream(NAME, stream)?;
     Ok(KafkaSource::builder()
         .name(NAME)
         .metadata(FixedMetadataService::new(metadata))
@@ -41,7 +49,9 @@ pub(crate) fn measure(arguments: &Arguments, servers: &str, tick: u64) -> Outcom
         StartAt::Latest
     };
     let tick_interval = Duration::from_millis(tick);
-    let builder = describe(servers)?.start(start).tick_interval(tick_interval);
+    let builder = describe(arguments, servers)?
+        .start(start)
+        .tick_interval(tick_interval);
     let source = match arguments.log {
         Log::Folder => builder.log(LocalLog::at(folder.path().join("log"))),
         Log::Memory => builder,
