@@ -239,7 +239,12 @@ fn half_load(arguments: &Arguments, topic: &Topic) -> Outcome<u64> {
     };
     let most = read(&arguments, &topic.servers, Some(100))?;
     println!("{}", serde_json::to_string(&most)?);
-    Ok(most.records_per_second / 2)
+    match most.records_per_second / 2 {
+        0 => {
+            Err("all was read before it could be measured: say by --half what half load is".into())
+        }
+        half => Ok(half),
+    }
 }
 
 /// Measures once, in a process.
