@@ -14,8 +14,9 @@ use crate::records::{BatchBuilder, BatchGuard, RecordBatch, RecordParts};
 /// What a fetcher of Kafka hands over.
 pub(super) type KafkaFetched = Fetched<KafkaSplit, RecordBatch>;
 
-/// The most messages that one call takes off a queue: more than eight brokers bring at once, however far what they
-/// bring is compressed. A queue that is emptied in part takes a fetch of each broker more each time.
+/// The most messages that one call takes off a queue: more than eight brokers bring at once by fetches of 512 KiB, of
+/// records of 100 bytes that are compressed to a twentieth. A queue that is emptied in part takes a fetch of each broker
+/// more each time.
 const MESSAGES_MAX: usize = 1024 * 1024;
 
 /// Takes messages off the queue of one client and makes pieces of them.

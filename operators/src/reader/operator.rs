@@ -58,7 +58,8 @@ pub(crate) struct ReaderOutputs<'scope, T: SourceTime, S: Split, B> {
 ///
 /// The frontier of batches, errors and health is the oldest tick that is not durable: the reader beside
 /// the enumerator [keeps](ReaderId::KEEPER) it. All hold the open tick, whether they hold a split or not:
-/// any split can be given to any worker then, and no capability ever travels. The frontier of reports is the minimum until the last tick is durable.
+/// any split can be given to any worker then, and no capability ever travels. The frontier of reports is the
+/// minimum until the last tick is durable.
 pub(crate) fn reader<'scope, T: SourceTime, S: Split, F: SplitFetcher<S>>(
     directives: StreamVec<'scope, T, (ReaderId, Directive<S>)>,
     parts: ReaderParts<'_, T, S, F>,

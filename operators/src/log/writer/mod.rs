@@ -137,7 +137,7 @@ impl<S: Split> LogWriter<S> {
     ///
     /// # Panics
     ///
-    /// Panics if an append is under way: the coordinator asked twice.
+    /// Panics if more waits than one of each kind: the coordinator asked twice.
     pub(crate) fn append(&self, incarnation: Incarnation, records: Vec<LogRecord<S>>) {
         let sent = self.wanted.try_send(Wanted::Append(incarnation, records));
         assert!(
