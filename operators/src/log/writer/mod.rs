@@ -1,5 +1,6 @@
 //! The thread that writes the log.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, after, bounded, select};
+use crossbeam_channel::{Receiver, Sender, after, bounded, select};
 
 use super::past::Past;
 use super::{Appended, BindingLog, LogError, LogRecord, READ_RECORDS};
@@ -49,10 +50,12 @@ const EVENTS_MAX: usize = 16;
 ///
 /// One append is under way at most, and one question about the past: the coordinator asks for the
 /// next one when it has the answer.
-/// A log that does not answer therefore holds one message and nobody's thread but its own.
+/// A log that does not answer therefore holds a message of each kind and nobody's thread but its own.
 #[derive(Debug)]
 pub(crate) struct LogWriter<S: Split> {
     wanted: Sender<Wanted<S>>,
+    /// Whether an append is under way.
+    appending: Cell<bool>,
     events: Receiver<LogEvent<S>>,
     /// The tick up to which none is needed any more, if that was not dropped; zero otherwise.
     since: Arc<AtomicU64>,
@@ -128,6 +131,7 @@ impl<S: Split> LogWriter<S> {
             .spawn(move || thread.run_caught())?;
         Ok(Self {
             wanted,
+            appending: Cell::new(false),
             events,
             since,
         })
@@ -137,14 +141,12 @@ impl<S: Split> LogWriter<S> {
     ///
     /// # Panics
     ///
-    /// Panics if more waits than one of each kind: the coordinator asked twice.
+    /// Panics if an append is under way: the coordinator asked twice.
     pub(crate) fn append(&self, incarnation: Incarnation, records: Vec<LogRecord<S>>) {
-        let sent = self.wanted.try_send(Wanted::Append(incarnation, records));
-        assert!(
-            !matches!(sent, Err(TrySendError::Full(_))),
-            "one append at a time"
-        );
+        assert!(!self.appending.replace(true), "one append at a time");
         // A thread that is gone has said why as its last event.
+        let append = Wanted::Append(incarnation, records);
+        self.wanted.try_send(append).ok();
     }
 
     /// Lets the log drop what only ticks up to and with `since` need, when it has time for that.
@@ -163,7 +165,14 @@ impl<S: Split> LogWriter<S> {
 
     /// The next answer, if there is one.
     pub(crate) fn poll(&self) -> Option<LogEvent<S>> {
-        self.events.try_recv().ok()
+        self.events.try_recv().ok().map(|event| self.heard(event))
+    }
+
+    fn heard(&self, event: LogEvent<S>) -> LogEvent<S> {
+        if matches!(event, LogEvent::Appended) {
+            self.appending.set(false);
+        }
+        event
     }
 }
 

@@ -168,7 +168,7 @@ fn open_to(
     resume: Resume,
 ) -> (LogWriter<Letter>, Result<Restored<Letter>, RestoreError>) {
     let writer = start(log, resume);
-    match writer.events.recv_timeout(PATIENCE).unwrap() {
+    match writer.heard(writer.events.recv_timeout(PATIENCE).unwrap()) {
         LogEvent::Opened(restored) => (writer, *restored),
         event => panic!("expected it to be open, and not {event:?}"),
     }
@@ -179,7 +179,7 @@ fn append(writer: &LogWriter<Letter>, records: Vec<Record>) -> usize {
     writer.append(RUN, records);
     let mut failures = 0;
     loop {
-        match writer.events.recv_timeout(PATIENCE).unwrap() {
+        match writer.heard(writer.events.recv_timeout(PATIENCE).unwrap()) {
             LogEvent::Appended => return failures,
             LogEvent::Failed(_) => failures += 1,
             event => panic!("expected it to be appended, and not {event:?}"),
@@ -191,7 +191,7 @@ fn append(writer: &LogWriter<Letter>, records: Vec<Record>) -> usize {
 fn answer(writer: &LogWriter<Letter>) -> (Vec<String>, LogEvent<Letter>) {
     let mut failures = Vec::new();
     loop {
-        match writer.events.recv_timeout(PATIENCE).unwrap() {
+        match writer.heard(writer.events.recv_timeout(PATIENCE).unwrap()) {
             LogEvent::Failed(error) => failures.push(error.to_string()),
             event => return (failures, event),
         }
@@ -214,6 +214,15 @@ const AWAY: Outage = Outage {
     kind: FailureKind::Transient,
     over: None,
 };
+
+#[test]
+#[should_panic(expected = "one append at a time")]
+fn another_append_before_the_answer_is_a_mistake() {
+    let log = written();
+    let (writer, _) = open(&log);
+    writer.append(RUN, Vec::new());
+    writer.append(RUN, Vec::new());
+}
 
 /// It could not even be opened, or was away once some of it had been read.
 #[test]
@@ -369,7 +378,7 @@ fn what_is_not_needed_any_more_is_dropped_and_failing_at_that_stops_nothing() {
     log.fates.lock().unwrap().push_back(Fate::CannotBeCompacted);
 
     writer.compact(Tick(1));
-    let told = writer.events.recv_timeout(PATIENCE).unwrap();
+    let told = writer.heard(writer.events.recv_timeout(PATIENCE).unwrap());
 
     assert!(matches!(told, LogEvent::NotCompacted(_)), "{told:?}");
     writer.compact(Tick(1));
