@@ -347,10 +347,11 @@ impl State {
             Fate::Slow,
             Fate::TakenOver,
         ];
-        let fate = if self.random.chance(self.faults) {
-            self.random.pick(&fates)
-        } else {
-            Fate::Well
+        let fate = match self.mistake {
+            _ if !self.random.chance(self.faults) => Fate::Well,
+            // The only fate that shows it.
+            Some(Mistake::FenceIgnored) => Fate::TakenOver,
+            _ => self.random.pick(&fates),
         };
         // The first append says who writes: nobody could be told from it. And one that is to come to its
         // end has to.
