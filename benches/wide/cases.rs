@@ -146,6 +146,8 @@ pub(crate) fn wide(arguments: &Arguments) -> Outcome<()> {
             if arguments.dying > 0 {
                 server.kill(0..arguments.dying.min(shape.clusters))?;
                 reader.idle(CALM)?;
+                let seconds = Duration::from_secs_f64(arguments.idle_seconds);
+                steps.note(way, "some dead", reader.idle(seconds)?)?;
             }
             steps.note(way, "close", reader.close()?)?;
         }

@@ -17,8 +17,8 @@
 //!
 //! The case `wide` measures *start*, from before anything is made until a record of every partition
 //! was seen; *idle* seconds after that; *add* and *remove*, of one cluster, until its records are there and
-//! for a second; with the requests that the others got meanwhile, against those of the idle time; and
-//! *close*, the last with `--dying` clusters dead, half of them down, half hanging. The case `dead` measures the time to
+//! for a second; with the requests that the others got meanwhile, against those of the idle time; *some dead*, as idle, with
+//! `--dying` clusters dead, half of them down, half hanging; and *close*, with these. The case `dead` measures the time to
 //! read all of the living clusters, with as many dead ones and without. The case `grow` measures from the
 //! metadata's answer to the first records of each cluster that is added.
 //!

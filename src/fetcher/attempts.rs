@@ -1,4 +1,4 @@
-//! When a client is made, made again, and given up for one with other secrets.
+//! When a client is made, made again, and given up: for one with other secrets, or until it is needed.
 
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,8 @@ pub(super) struct Attempts {
     look: Option<Instant>,
     /// When the client was made last.
     made: Option<Instant>,
+    /// The client was given up until it is needed.
+    rests: bool,
 }
 
 impl Attempts {
@@ -63,6 +65,7 @@ impl Attempts {
             looking: Wait::within(LOOK),
             look: None,
             made: None,
+            rests: false,
         }
     }
 
@@ -74,8 +77,24 @@ impl Attempts {
     /// A client was made.
     pub(super) fn made(&mut self, now: Instant) {
         self.next = None;
+        self.rests = false;
         self.made = Some(now);
         self.failing.reset();
+    }
+
+    /// The client is given up until it is needed.
+    pub(super) fn rest(&mut self) {
+        self.rests = true;
+    }
+
+    /// Whether the client is not made until it is needed.
+    pub(super) fn rests(&self) -> bool {
+        self.rests
+    }
+
+    /// The client is needed. Says whether it is to be made therefore.
+    pub(super) fn needed(&mut self) -> bool {
+        std::mem::take(&mut self.rests)
     }
 
     /// No client could be made. If it may not pass, it is not tried again with the same properties.
@@ -91,6 +110,7 @@ impl Attempts {
         }
         let wait = self.crashing.take();
         self.next = Some(now + wait);
+        self.rests = false;
         wait
     }
 

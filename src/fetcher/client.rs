@@ -63,6 +63,8 @@ pub(super) enum Command {
         /// Its queue, so that emptying it is not left to a timely thread.
         queue: Option<Arc<NativeQueue>>,
     },
+    /// There is something to read, or will be soon: make the client if it rests.
+    Need,
     /// Read a split into the worker's queue.
     Assign {
         /// The worker.
@@ -103,7 +105,7 @@ pub(super) enum Notice {
         client: u64,
         /// The life.
         life: Life,
-        /// The worker's queue, unless the client could not be made.
+        /// The worker's queue, unless the client could not be made or rests.
         queue: Option<Arc<NativeQueue>>,
         /// How an earlier life ended, if there was one that is not known to be over.
         ended: Option<LifeEnd>,
@@ -206,8 +208,8 @@ pub(super) struct DataClient {
     pub(super) progress: Arc<Progress>,
     /// Whether what belongs to a transaction is read only once that is committed.
     pub(super) committed_only: bool,
-    /// Never blocks. Bounded by the splits: a worker has at most one assignment and one end of an
-    /// assignment a split under way.
+    /// Never blocks. Bounded by the splits: a worker has at most one need, one assignment and one end of
+    /// an assignment a split under way.
     commands: Sender<Command>,
     #[cfg(test)]
     pub(super) made_with: ClientProperties,

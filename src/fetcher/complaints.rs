@@ -21,6 +21,11 @@ const QUIET: Duration = Duration::from_secs(30);
 /// before the trouble comes too.
 const QUIET_WITH_RECORDS: Duration = Duration::from_secs(1);
 
+/// How long ago a client has to have said that all brokers are down for it not to be on its way to another one.
+///
+/// A name with two addresses, of which one is refused, passes through that state at every start.
+const DOWN_FOR: Duration = Duration::from_secs(1);
+
 /// How many different complaints, and how many brokers' causes, are remembered.
 const REMEMBERED_MAX: usize = 64;
 
@@ -52,6 +57,8 @@ pub(super) struct Complaints {
     shown: BTreeSet<(String, String)>,
     closest: Option<Closeness>,
     last: Option<Instant>,
+    /// When the client said that all brokers are down.
+    down: Option<Instant>,
     /// The last line of the log about each broker; some causes are told nowhere else.
     causes: BTreeMap<String, String>,
 }
@@ -64,6 +71,7 @@ impl Complaints {
             shown: BTreeSet::new(),
             closest: None,
             last: None,
+            down: None,
             causes: BTreeMap::new(),
         }
     }
@@ -99,6 +107,7 @@ impl Complaints {
         self.causes.clear();
         self.closest = None;
         self.last = None;
+        self.down = None;
         let message = if records {
             "records come again"
         } else {
@@ -123,11 +132,21 @@ impl Complaints {
         self.causes.clear();
         self.closest = None;
         self.last = Some(now);
+        self.down = None;
+    }
+
+    /// Whether the client has said, for [`DOWN_FOR`] now, that all brokers are down. It does not say when they
+    /// are not any more.
+    pub(super) fn said_down(&self, now: Instant) -> bool {
+        self.down.is_some_and(|since| now >= since + DOWN_FOR)
     }
 
     fn complain(&mut self, error: &NativeError, now: Instant) -> Option<Health> {
         let closeness = Closeness::of(error);
         self.last = Some(now);
+        if closeness == Closeness::Consequence {
+            self.down.get_or_insert(now);
+        }
         if self.closest > Some(closeness) {
             return None;
         }

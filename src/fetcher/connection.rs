@@ -52,6 +52,22 @@ impl Connection {
         }
     }
 
+    /// Has a client made that rests.
+    fn need(&self) {
+        if self.queue.is_none() {
+            self.client.ask(Command::Need);
+        }
+    }
+
+    /// Whether there is a queue. If there is none, [`prepared`](Self::prepared) says so of `split` when it is made.
+    pub(super) fn prepare(&mut self, split: &KafkaSplit) -> bool {
+        if self.queue.is_none() {
+            self.preparing.insert(split.clone());
+            self.need();
+        }
+        self.queue.is_some()
+    }
+
     /// There is a queue, or nobody waits for one any more.
     pub(super) fn prepared(&mut self) -> impl Iterator<Item = KafkaFetched> + use<> {
         let preparing = std::mem::take(&mut self.preparing);
@@ -79,6 +95,7 @@ impl Connection {
             .filter(|_| !self.leaving.contains(&partition))
         else {
             self.held.insert(partition, reading);
+            self.need();
             return Ok(());
         };
         let name = &reading.split.topic;

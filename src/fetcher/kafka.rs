@@ -276,14 +276,12 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     }
 
     /// A client is made when its cluster is listed, and connects to all brokers that it hears of. So there
-    /// is something to wait for only while it is made, or made again.
+    /// is something to wait for only while it is made, or made again: also if it rests, since no broker answered.
     fn prepare(&mut self, split: &KafkaSplit) -> Prepared {
-        match self.clusters.get_mut(&split.cluster) {
-            Some(connection) if connection.queue.is_none() => {
-                connection.preparing.insert(split.clone());
-                Prepared::Later
-            }
-            Some(_) | None => Prepared::AtOnce,
+        let connection = self.clusters.get_mut(&split.cluster);
+        match connection.is_none_or(|connection| connection.prepare(split)) {
+            true => Prepared::AtOnce,
+            false => Prepared::Later,
         }
     }
 

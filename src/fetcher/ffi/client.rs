@@ -155,6 +155,18 @@ impl NativeClient {
         Ok(Arc::new(client))
     }
 
+    /// Whether the cluster has ever answered; false for one that tells neither a controller nor an id.
+    pub(crate) fn has_answered(&self) -> bool {
+        // SAFETY: the client is alive, and neither call waits; the text is ours and given back once.
+        unsafe {
+            let id = sys::rd_kafka_clusterid(self.raw(), 0);
+            if !id.is_null() {
+                sys::rd_kafka_mem_free(self.raw(), id.cast());
+            }
+            !id.is_null() || sys::rd_kafka_controllerid(self.raw(), 0) != -1
+        }
+    }
+
     /// What librdkafka says at `text`, without the client's secrets.
     ///
     /// # Safety

@@ -136,6 +136,34 @@ fn a_panic_of_a_clients_thread_is_told_and_its_splits_are_read_by_the_next_life(
     assert_eq!(worker.health[0].message, expected);
 }
 
+/// A hundred clusters that were dead took a quarter of a core, and the living ones were read at half their speed.
+#[test]
+fn a_client_that_was_never_answered_rests_until_it_is_needed() {
+    let broker = Broker::with_topic("t", 1);
+    broker.write("t", 0, 10);
+    broker.cluster.broker_down(1).unwrap();
+    let pool = pool();
+    let [mut first, mut second] = [0, 1].map(|worker| Worker::new(&pool, worker));
+    let read = split("east", "t", 0);
+    let east = metadata("t", &[("east", broker.properties())]);
+    first.adopt(1, &east);
+    second.adopt(1, &east);
+
+    first.until("a client", Worker::has_queue);
+    first.until("its end", |worker| !worker.has_queue());
+    assert_eq!(first.fetcher.prepare(&read), Prepared::Later);
+    first.until("another one", Worker::has_queue);
+    assert_eq!(first.prepared, BTreeSet::from([read.clone()]));
+    first.until("the end of that", |worker| !worker.has_queue());
+    broker.cluster.broker_up(1).unwrap();
+    first.assign(&read, 1, at(0));
+    first.until("the records", |worker| worker.count(&read) == 10);
+    second.until("the client of both", Worker::has_queue);
+
+    assert!(first.downs.is_empty(), "{:?}", first.downs);
+    assert_eq!(first.records[&read], written(10));
+}
+
 /// While the user of a worker stood still, it heard nothing of what had failed since, behind what it had fetched.
 #[test]
 fn an_end_is_heard_without_room_and_that_of_a_split_with_records_is_told() {

@@ -6,7 +6,7 @@ mod lives;
 mod moves;
 mod reading;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use rdkafka::ClientConfig;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
 use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
-use timely_splits::fetcher::{Fetched, FetcherDown, Polled, SplitFetcher};
+use timely_splits::fetcher::{Fetched, FetcherDown, Polled, Prepared, SplitFetcher};
 use timely_splits::health::Health;
 
 use super::drain::KafkaFetched;
@@ -125,6 +125,7 @@ struct Worker {
     records: BTreeMap<KafkaSplit, Vec<(u64, String)>>,
     downs: Vec<FetcherDown<KafkaSplit>>,
     health: Vec<Health>,
+    prepared: BTreeSet<KafkaSplit>,
     late: usize,
 }
 
@@ -143,6 +144,7 @@ impl Worker {
             records: BTreeMap::new(),
             downs: Vec::new(),
             health: Vec::new(),
+            prepared: BTreeSet::new(),
             late: 0,
         }
     }
@@ -177,7 +179,9 @@ impl Worker {
     fn take(&mut self, fetched: KafkaFetched) {
         match fetched {
             Fetched::Health(health) => self.health.push(health),
-            Fetched::Prepared(split) => panic!("nobody asked it to prepare for {split}"),
+            Fetched::Prepared(split) => {
+                self.prepared.insert(split);
+            }
             Fetched::Down(down) => {
                 self.assigned.remove(&down.split);
                 self.downs.push(down);
@@ -215,6 +219,12 @@ impl Worker {
                     .unwrap_or_else(|_| panic!("{what}: {:?} {:?}", self.downs, self.health));
             }
         }
+    }
+
+    /// Whether its one cluster has a client.
+    fn has_queue(&self) -> bool {
+        let connection = self.fetcher.clusters.values().next();
+        connection.is_some_and(|connection| connection.queue.is_some())
     }
 
     fn count(&self, split: &KafkaSplit) -> usize {

@@ -1,6 +1,7 @@
 //! The thread of one client.
 
-use std::any::Any;
+mod lives;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -17,15 +18,12 @@ use super::client::{
 };
 use super::complaints::Complaints;
 use super::ffi::{CLOSE_WAIT_MAX, Said};
-use super::open::{Assigned, Open, OpenError};
-use crate::metadata::secret::{ResolvedProperties, resolve};
+use super::open::{Assigned, Open};
+use crate::metadata::secret::ResolvedProperties;
 use crate::model::{ClientProperties, ClusterId, KafkaSplit};
 
-/// How often the client is listened to while it fails and nobody asks anything of it.
-const LISTEN_EVERY: Duration = Duration::from_millis(100);
-
-/// The same while all is well: a process may have hundreds of clients.
-const LISTEN_WELL_EVERY: Duration = Duration::from_millis(500);
+/// How often the client is listened to while nobody asks anything of it: a process may have hundreds.
+const LISTEN_EVERY: Duration = Duration::from_millis(500);
 
 /// The most commands that are carried out before the client is listened to again.
 const COMMANDS_MAX: usize = 16 * 1024;
@@ -121,9 +119,10 @@ impl ClientThread {
             self.obey();
             self.listen();
             self.renew();
-            let every = match self.fails() {
-                true => LISTEN_EVERY,
-                false => LISTEN_WELL_EVERY,
+            self.rest();
+            let every = match self.attempts.rests() {
+                true => Duration::MAX,
+                false => LISTEN_EVERY,
             };
             match self.commands.recv_timeout(every) {
                 Ok(first) => self.asked.push_back(first),
@@ -133,47 +132,9 @@ impl ClientThread {
         }
     }
 
-    /// Ends a life that panicked. Its splits are assigned again by their readers, to a client that is
-    /// made after a while.
-    fn crashed(&mut self, panicked: &(dyn Any + Send)) {
-        let now = Instant::now();
-        let words = (panicked.downcast_ref::<String>().map(String::as_str))
-            .or_else(|| panicked.downcast_ref::<&str>().copied())
-            .unwrap_or("without words");
-        let wait = self.attempts.crashed(now);
-        let why = format!(
-            "the thread of its client panicked: {words}; a client is made again in {wait:?}"
-        );
-        self.open = None;
-        self.life = Life(self.life.0 + 1);
-        self.introduce_all(Some(&LifeEnd {
-            cause: DownCause::Crashed,
-            why: why.clone(),
-        }));
-        self.complaints.start_over(now);
-        self.say(HealthStatus::Failing(FailureKind::Transient), why);
-    }
-
     /// Whether there is no client, or it complains.
     fn fails(&self) -> bool {
         self.open.is_none() || self.complaints.is_failing()
-    }
-
-    /// Begins another life if the client fails and what its properties refer to is not what it was:
-    /// that may be why.
-    fn renew(&mut self) {
-        if !self.attempts.looks(self.fails(), Instant::now()) {
-            return;
-        }
-        // While something is not there, the client is left with what was.
-        let Ok(resolved) = resolve(&self.properties) else {
-            return;
-        };
-        if self.made_of.as_ref() != Some(&resolved) {
-            let why = "it fails, and what its properties refer to has changed";
-            let replaced = self.open.is_some();
-            self.begin_life(replaced.then(|| LifeEnd::failed(why)));
-        }
     }
 
     /// Carries out what was asked, in order, and as many of one kind as there are in one call: a call
@@ -220,6 +181,7 @@ impl ClientThread {
                 // Asked in an earlier life: its reading ended with it, and the worker knows.
                 Command::Assign { .. } | Command::Unassign { .. } => {}
                 Command::Join(link) => self.join(link),
+                Command::Need => self.wake(),
                 #[cfg(test)]
                 Command::Panic => panic!("asked to"),
                 Command::Leave { worker, queue } => {
@@ -351,65 +313,6 @@ impl ClientThread {
                     partition: partition_of(&split),
                 });
             }
-        }
-    }
-
-    /// Makes the client, or another one in the place of one that `ended`.
-    fn begin_life(&mut self, ended: Option<LifeEnd>) {
-        let now = Instant::now();
-        self.life = Life(self.life.0 + 1);
-        // Nobody waits for the old one: it is destroyed on a thread of its own.
-        self.open = None;
-        self.made_of = None;
-        let opened = resolve(&self.properties)
-            .map_err(OpenError::from)
-            .and_then(|resolved| Open::new(self.made_of.insert(resolved)));
-        match opened {
-            Ok(open) => {
-                self.open = Some(open);
-                self.attempts.made(now);
-                let was_unmade = !std::mem::take(&mut self.unmade).is_empty();
-                if was_unmade || ended.is_some() {
-                    self.complaints.start_over(now);
-                }
-            }
-            Err(error) => {
-                let may_pass = error.may_pass();
-                self.attempts.failed(may_pass, now);
-                let kind = if may_pass {
-                    FailureKind::Transient
-                } else {
-                    FailureKind::Definite
-                };
-                let message = format!("no client can be made: {error}");
-                if self.unmade != message {
-                    self.say(HealthStatus::Failing(kind), message.clone());
-                    self.unmade = message;
-                }
-            }
-        }
-        self.introduce_all(ended.as_ref());
-        if let Some(LifeEnd { why, .. }) = ended {
-            let status = HealthStatus::Failing(FailureKind::Transient);
-            self.say(status, format!("the client is replaced: {why}"));
-        }
-    }
-
-    /// Makes a worker's queue, if there is a client, and tells the worker.
-    fn introduce(&mut self, link: &WorkerLink, ended: Option<LifeEnd>) {
-        link.tell(Notice::Opened {
-            cluster: self.cluster.clone(),
-            client: self.number,
-            life: self.life,
-            queue: self.open.as_mut().map(|open| open.join(link)),
-            ended,
-        });
-    }
-
-    /// Tells every worker of the life that begins.
-    fn introduce_all(&mut self, ended: Option<&LifeEnd>) {
-        for link in self.links.values().cloned().collect::<Vec<_>>() {
-            self.introduce(&link, ended.cloned());
         }
     }
 
