@@ -151,7 +151,7 @@ impl Asker {
                 let subject = format!("cluster {}", self.cluster);
                 let message = format!("asking for its topics failed: {error}");
                 self.voice.say(&subject, TRANSIENT, &message)?;
-                self.renew(&target.properties);
+                self.client = None;
                 self.identify_later();
                 return Ok(());
             }

@@ -347,7 +347,7 @@ impl Asker {
             Err(error) => {
                 let message = format!("asking for its topics failed: {error}");
                 self.voice.say(&subject, TRANSIENT, &message)?;
-                self.renew(&target.properties);
+                self.client = None;
                 return Ok(false);
             }
         };
@@ -359,8 +359,11 @@ impl Asker {
         Ok(true)
     }
 
-    /// Makes the client if there is none; whether there is one.
+    /// Makes the client if there is none, or if something failed; whether there is one.
+    ///
+    /// So one that fails is given up: another one begins with the secrets of now, and asks none but who answers.
     fn connect(&mut self, properties: &ClientProperties) -> Result<bool, Unheard> {
+        self.client.take_if(|(_, client)| client.has_complained());
         if self.client.is_some() {
             return Ok(true);
         }
@@ -376,13 +379,6 @@ impl Asker {
                 Ok(false)
             }
         }
-    }
-
-    /// Gives a client up whose secrets are not what they were: that may be why it fails.
-    fn renew(&mut self, properties: &ClientProperties) {
-        let resolved = resolve(properties).ok();
-        self.client
-            .take_if(|(made_of, _)| resolved.is_some_and(|resolved| resolved != *made_of));
     }
 
     /// Notes what `answers` to a question about `asked` say of each topic that has been listed since, and

@@ -133,6 +133,13 @@ impl MockCluster {
         done(unsafe { sys::rd_kafka_mock_broker_set_down(self.cluster, ALL) })
     }
 
+    /// Cuts all connections of the controller, broker 0, and refuses new ones. All others still name it.
+    #[cfg(test)]
+    pub(crate) fn set_controller_down(&self) -> Result<(), MockRefusal> {
+        // SAFETY: the cluster is alive.
+        done(unsafe { sys::rd_kafka_mock_broker_set_down(self.cluster, 0) })
+    }
+
     /// Accepts connections again.
     pub(crate) fn set_up(&self) -> Result<(), MockRefusal> {
         // SAFETY: the cluster is alive.

@@ -44,7 +44,8 @@ impl ControlClient {
     ///
     /// The question with ids can be put to the controller only, and waits for one until its
     /// deadline. So it is found out first, by what any broker lists, whether the controller is a
-    /// broker that can be reached. Where it is not, the list itself is the answer, without ids.
+    /// broker that can be reached. Where it is not, the list itself is the answer, without ids. Once the client
+    /// tells of anything that failed, there is no more waiting for the controller.
     ///
     /// # Errors
     ///
@@ -69,7 +70,9 @@ impl ControlClient {
                 return Ok(chosen(topics, listing.topics));
             }
         }
-        let described = self.ask_controller(topics, call);
+        // See `has_complained`. What was told before the list is about others; what was told after it, and before
+        // this call, is not told again.
+        let described = self.ask_controller(topics, call.to_complaint());
         if described.is_err() {
             // It may have gone: look before it is asked again.
             self.controller = None;
@@ -139,6 +142,7 @@ impl ControlClient {
                 unsafe {
                     let listing = listing(&*raw);
                     sys::rd_kafka_metadata_destroy(raw);
+                    self.answered();
                     return Ok(listing);
                 }
             }

@@ -59,6 +59,9 @@ pub(crate) const ATTEND_EVERY: Duration = Duration::from_secs(10);
 /// How long one step of waiting is, so that what the client says meanwhile is heard.
 const STEP: Duration = Duration::from_millis(100);
 
+/// The same in a call that a complaint ends.
+const STEP_TO_COMPLAINT: Duration = Duration::from_millis(10);
+
 /// Why a question to a cluster has no answer. It never means that there is nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -123,6 +126,8 @@ pub(crate) struct ControlClient {
     words: Option<(Telling, Reverse<String>)>,
     /// Since when all brokers are down in this call, as far as was heard.
     down_since: Option<Instant>,
+    /// Whether the client has told of anything that failed since a question was answered.
+    complained: bool,
     /// Whether the cluster has answered anything yet.
     connected: bool,
     /// Whether the cluster's controller can be asked; `None` until it is found out.
@@ -163,6 +168,7 @@ impl ControlClient {
             main: NativeQueue::main(&client),
             client,
             words: None,
+            complained: false,
             down_since: None,
             connected: false,
             controller: None,
@@ -172,6 +178,16 @@ impl ControlClient {
     /// Takes what the client says off its queue, which grows while nobody asks anything.
     pub(crate) fn attend(&mut self) {
         self.listen(Duration::ZERO);
+    }
+
+    /// Whether the client has told of anything that failed since a question was answered, so that it should be
+    /// given up for another one.
+    ///
+    /// A question that is put to one broker has it connected as soon as it refuses, and again, thousands of times a
+    /// second, until the question's deadline (librdkafka 2.12). A client that is new asks whoever is there first.
+    pub(crate) fn has_complained(&mut self) -> bool {
+        self.attend();
+        self.complained
     }
 
     /// The id that the cluster has given itself, by its latest answer to any question; `None` if it
@@ -235,6 +251,7 @@ impl ControlClient {
         Call {
             began: now,
             deadline: now + timeout,
+            ends_by_complaint: false,
         }
     }
 
@@ -248,6 +265,7 @@ impl ControlClient {
             let Some((telling, words)) = event.said().and_then(cause) else {
                 continue;
             };
+            self.complained = true;
             if telling == Telling::Down {
                 self.down_since.get_or_insert_with(Instant::now);
             }
@@ -264,11 +282,17 @@ impl ControlClient {
         let event = self.await_event(answers, call)?;
         let error = event.error();
         if error.code == 0 {
-            self.words = None;
+            self.answered();
             return Ok(event);
         }
         self.listen(Duration::ZERO);
         Err(self.failure(call, error))
+    }
+
+    /// What was told of anything that failed is over.
+    fn answered(&mut self) {
+        self.words = None;
+        self.complained = false;
     }
 
     /// Waits for the answer to a question, whatever it says.
@@ -289,9 +313,8 @@ impl ControlClient {
     fn still_worth_waiting(&mut self, call: Call) -> Result<(), ControlError> {
         self.listen(Duration::ZERO);
         let now = Instant::now();
-        if let Some(since) = self.down_since
-            && now.duration_since(since) >= DOWN_FOR
-        {
+        let is_down = (self.down_since).is_some_and(|since| now.duration_since(since) >= DOWN_FOR);
+        if is_down || call.ends_by_complaint && self.complained {
             return Err(self.unreachable());
         }
         if now >= call.deadline {
@@ -356,6 +379,8 @@ impl ControlClient {
 struct Call {
     began: Instant,
     deadline: Instant,
+    /// Whether it is over as soon as the client tells of anything that failed.
+    ends_by_complaint: bool,
 }
 
 impl Call {
@@ -364,7 +389,19 @@ impl Call {
     }
 
     fn step(self) -> Duration {
-        self.left().min(STEP)
+        let step = match self.ends_by_complaint {
+            true => STEP_TO_COMPLAINT,
+            false => STEP,
+        };
+        self.left().min(step)
+    }
+
+    /// The rest of it, which is over as soon as the client tells of anything that failed.
+    fn to_complaint(self) -> Self {
+        Self {
+            ends_by_complaint: true,
+            ..self
+        }
     }
 }
 

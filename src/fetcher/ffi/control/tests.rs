@@ -8,6 +8,7 @@ use super::{
     ControlClient, ControlError, GroupClient, Isolation, OffsetAnswer, Place, TopicPartition,
 };
 use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord, KafkaApi};
+use crate::fetcher::ffi::mock::MockCluster;
 use crate::metadata::secret::resolve;
 use crate::model::{ClientProperties, GroupId, Partition, TopicName};
 
@@ -137,6 +138,30 @@ fn a_cluster_without_a_controller_is_described_at_once_and_without_ids() {
     assert_eq!(found.id, None);
     assert_eq!(answers[1].found, Err(ControlError::NotListed));
     assert!(began.elapsed() < WHILE, "{:?}", began.elapsed());
+}
+
+/// librdkafka connects to a broker that is asked something again as soon as that refuses, so that 4,500
+/// connections a second were tried and two thirds of a core were taken until the deadline.
+#[test]
+fn a_controller_that_refuses_is_not_waited_for() {
+    let cluster = MockCluster::start(1).unwrap();
+    cluster.create_topic("orders", 2).unwrap();
+    let mut known = client(&cluster.bootstrap_servers());
+    known.describe_topics(&[topic("orders")], WHILE).unwrap();
+    assert!(!known.has_complained());
+    cluster.set_controller_down().unwrap();
+
+    let asked = known.describe_topics(&[topic("orders")], WHILE);
+
+    assert!(
+        matches!(asked, Err(ControlError::Unreachable { .. })),
+        "{asked:?}"
+    );
+    assert!(known.has_complained());
+    // Another one is told by the first broker who is there.
+    let mut other = client(&cluster.bootstrap_servers());
+    let answers = other.describe_topics(&[topic("orders")], WHILE).unwrap();
+    assert_eq!(answers[0].found.clone().unwrap().id, None);
 }
 
 #[test]
