@@ -7,6 +7,7 @@ use timely_kafka::embedded::{EmbeddedCluster, KafkaApi};
 
 use crate::cpu::Cpu;
 use crate::load::{self, Load};
+use crate::relay::Relay;
 use crate::writer::Pace;
 use crate::{Arguments, NAME, Outcome, Served, UNNAMED, partitions};
 
@@ -40,6 +41,8 @@ const FOR_EVER: Duration = Duration::from_secs(3_600);
 struct Cluster {
     /// Before its brokers, so that it is gone when they go.
     load: Option<Load>,
+    /// What counts the records that are fetched, if no change names it.
+    relay: Option<Relay>,
     brokers: EmbeddedCluster,
 }
 
@@ -61,7 +64,19 @@ impl Cluster {
             "c" | "d" => load(FEW_RECORDS, FEW),
             _ => load(MANY_RECORDS, arguments.rate / 2),
         }?;
-        Ok(Self { load, brokers })
+        let relay = UNNAMED.contains(&name);
+        let relay = relay.then(|| Relay::start(&servers, partitions));
+        Ok(Self {
+            load,
+            relay: relay.transpose()?,
+            brokers,
+        })
+    }
+
+    /// Where clients find it.
+    fn servers(&self) -> String {
+        let relay = self.relay.as_ref().map(|relay| relay.servers().to_owned());
+        relay.unwrap_or_else(|| self.brokers.bootstrap_servers())
     }
 
     fn requests(&self, api: KafkaApi) -> usize {
@@ -83,14 +98,15 @@ pub(crate) fn serve(arguments: &Arguments) -> Outcome<()> {
                     all.insert(name, Cluster::start(arguments, name)?);
                 }
                 let servers = all.iter();
-                let servers = servers.map(|(name, one)| (name, one.brokers.bootstrap_servers()));
-                let servers: BTreeMap<_, _> = servers.collect();
+                let servers: BTreeMap<_, _> =
+                    servers.map(|(name, one)| (name, one.servers())).collect();
                 println!("{}", serde_json::to_string(&servers)?);
             }
             command @ ("track" | "track-and-hang") => {
                 before = Cpu::now()?;
                 for cluster in all.values() {
                     cluster.brokers.track_requests();
+                    cluster.relay.iter().for_each(Relay::track);
                     cluster.load.iter().for_each(|load| {
                         load.late();
                     });
@@ -104,20 +120,36 @@ pub(crate) fn serve(arguments: &Arguments) -> Outcome<()> {
                 println!("done");
             }
             "served" => {
-                let unnamed = || UNNAMED.iter().filter_map(|name| all.get(name));
-                let late = unnamed().filter_map(|one| Some(one.load.as_ref()?.late()));
-                let served = Served {
-                    connections: unnamed()
-                        .map(|one| one.requests(KafkaApi::ApiVersions))
-                        .sum(),
-                    fetches: unnamed().map(|one| one.requests(KafkaApi::Fetch)).sum(),
-                    late_ms: late.max().unwrap_or_default().as_secs_f64() * 1_000.0,
-                    cpu_seconds: Cpu::now()?.process - before.process,
-                };
+                let cpu_seconds = Cpu::now()?.process - before.process;
+                let served = served(&all, cpu_seconds)?;
                 println!("{}", serde_json::to_string(&served)?);
             }
             other => return Err(format!("the server does not know '{other}'").into()),
         }
     }
     Ok(())
+}
+
+/// What the clusters that no change names have seen.
+fn served(all: &BTreeMap<&str, Cluster>, cpu_seconds: f64) -> Outcome<Served> {
+    let unnamed = || UNNAMED.iter().filter_map(|name| all.get_key_value(name));
+    let requests = |api| unnamed().map(|(_, one)| one.requests(api)).sum();
+    let late = unnamed().filter_map(|(_, one)| Some(one.load.as_ref()?.late()));
+    let mut twice = Vec::new();
+    let mut records = 0;
+    for (name, cluster) in unnamed() {
+        let relay = cluster.relay.as_ref().ok_or("nothing is counted")?;
+        records += relay.records();
+        for (partition, count) in relay.twice()? {
+            twice.push(((*name).to_owned(), partition, count));
+        }
+    }
+    Ok(Served {
+        connections: requests(KafkaApi::ApiVersions),
+        fetches: requests(KafkaApi::Fetch),
+        records,
+        twice,
+        late_ms: late.max().unwrap_or_default().as_secs_f64() * 1_000.0,
+        cpu_seconds,
+    })
 }

@@ -82,8 +82,8 @@ pub(crate) fn read(
     wait(CHANGE_AFTER);
     apply(change, &clusters, &answers, &seen, &control)?;
     wait(Duration::from_secs(arguments.seconds).saturating_sub(CHANGE_AFTER));
-    let measured = lock(&seen).end(change, Instant::now())?;
-    println!("{}", serde_json::to_string(&measured)?);
+    let read = lock(&seen).end(change, Instant::now())?;
+    println!("{}", serde_json::to_string(&read)?);
     control.stop();
     drop(answers);
     match running.join() {

@@ -8,7 +8,7 @@ use timely_kafka::model::KafkaSplit;
 use timely_kafka::records::RecordBatch;
 
 use crate::cpu::Cpu;
-use crate::{Change, Measurement, Outcome, UNNAMED, partitions};
+use crate::{Change, Measurement, Outcome, Read, UNNAMED, partitions};
 
 /// Every which partition is moved.
 const MOVED: usize = 10;
@@ -29,17 +29,25 @@ impl Stretch {
     }
 }
 
+/// When the measurement began, and what there was then.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    at: Instant,
+    cpu: Cpu,
+    records: u64,
+}
+
 /// What was seen, and since the measurement began what is measured.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     asked: bool,
-    began: Option<(Instant, Cpu)>,
+    began: Option<Beginning>,
     answered: Option<Instant>,
     splits: BTreeMap<KafkaSplit, Stretch>,
     moving: BTreeSet<KafkaSplit>,
     /// What came of each cluster that no change names on each worker.
     flows: BTreeMap<(&'static str, usize), Stretch>,
-    /// Records of the clusters that no change names.
+    /// Records of the clusters that no change names, since the first.
     records: u64,
     /// When each split of a new cluster brought its first record.
     came: BTreeMap<KafkaSplit, Instant>,
@@ -134,8 +142,11 @@ impl Seen {
 
     /// Measures from here on.
     pub(crate) fn begin(&mut self, now: Instant) -> Outcome<()> {
-        self.began = Some((now, Cpu::now()?));
-        self.records = 0;
+        self.began = Some(Beginning {
+            at: now,
+            cpu: Cpu::now()?,
+            records: self.records,
+        });
         for stretch in self.stretches() {
             stretch.last = now;
             stretch.longest = Duration::ZERO;
@@ -144,8 +155,8 @@ impl Seen {
     }
 
     /// What it came to.
-    pub(crate) fn end(&mut self, change: Change, now: Instant) -> Outcome<Measurement> {
-        let (began, cpu_before) = self.began.ok_or("nothing was measured")?;
+    pub(crate) fn end(&mut self, change: Change, now: Instant) -> Outcome<Read> {
+        let began = self.began.ok_or("nothing was measured")?;
         let cpu = Cpu::now()?;
         for stretch in self.stretches() {
             stretch.goes_on(stretch.worker, now);
@@ -166,10 +177,10 @@ impl Seen {
         let last_came = self.came.values().max().filter(|_| all_came);
         let pause = (self.flows.values()).map(|stretch| millis(stretch.longest));
         let frontier = (self.frontiers.values()).map(|(_, stretch)| millis(stretch.longest));
-        let seconds = (now - began).as_secs_f64();
-        Ok(Measurement {
+        let seconds = (now - began.at).as_secs_f64();
+        let measurement = Measurement {
             change: change.name().to_owned(),
-            records_per_second: self.records as f64 / seconds,
+            records_per_second: (self.records - began.records) as f64 / seconds,
             pause_ms: pause.fold(0.0, f64::max),
             silence_ms: silence.unwrap_or(f64::NAN),
             affected_ms: affected,
@@ -177,9 +188,16 @@ impl Seen {
             all_ms: last_came.copied().and_then(since_answer),
             frontier_ms: frontier.fold(0.0, f64::max),
             again: self.again,
-            reader_cores: (cpu.process - cpu_before.process) / seconds,
-            machine_cores: (cpu.machine - cpu_before.machine) / seconds,
+            reader_cores: (cpu.process - began.cpu.process) / seconds,
+            machine_cores: (cpu.machine - began.cpu.machine) / seconds,
             ..Measurement::default()
+        };
+        let moved = self.moving.iter();
+        let moved = moved.map(|split| (split.cluster.as_str().to_owned(), split.partition.0));
+        Ok(Read {
+            measurement,
+            records: self.records,
+            moved: moved.collect(),
         })
     }
 }

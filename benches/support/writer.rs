@@ -231,7 +231,7 @@ fn push_string(bytes: &mut Vec<u8>, text: &str) -> Outcome<()> {
 }
 
 /// What a cluster says of a topic once all its partitions have leaders.
-fn await_leaders(servers: &str, topic: &str, partitions: i32) -> Outcome<Metadata> {
+pub(crate) fn await_leaders(servers: &str, topic: &str, partitions: i32) -> Outcome<Metadata> {
     let client: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", servers)
         .set("enable.metrics.push", "false")
