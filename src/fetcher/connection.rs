@@ -34,6 +34,9 @@ pub(super) struct Connection {
     /// Splits to be prepared for as soon as there is a queue.
     pub(super) preparing: BTreeSet<KafkaSplit>,
     pub(super) transactions: OpenTransactions,
+    /// How often its queue was consumed.
+    #[cfg(test)]
+    pub(super) consumed: usize,
 }
 
 impl Connection {
@@ -49,6 +52,8 @@ impl Connection {
             leaving: BTreeSet::new(),
             preparing: BTreeSet::new(),
             transactions: OpenTransactions::default(),
+            #[cfg(test)]
+            consumed: 0,
         }
     }
 

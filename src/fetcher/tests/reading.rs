@@ -48,6 +48,30 @@ fn every_record_is_read_once_and_in_order() {
     }
 }
 
+/// Each poll consumed the queues of all clusters, so that what a cluster cost that came grew with those that
+/// there were.
+#[test]
+fn a_queue_is_consumed_only_if_something_is_on_it() {
+    let broker = Broker::with_topic("t", 1);
+    broker.write("t", 0, 1);
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    worker.adopt(1, &metadata("t", &[("east", broker.properties())]));
+    let split = split("east", "t", 0);
+    worker.assign(&split, 1, at(0));
+    worker.until("a record", |worker| worker.count(&split) == 1);
+
+    for _ in 0..1_000 {
+        worker.poll(1 << 20);
+    }
+
+    let consumed = worker.fetcher.clusters[&split.cluster].consumed;
+    // For the record, and maybe for what says that nothing is after it.
+    assert!((1..=2).contains(&consumed), "{consumed} times");
+    broker.write("t", 0, 1);
+    worker.until("a wake", |worker| worker.count(&split) == 2);
+}
+
 #[test]
 fn a_record_keeps_its_key_time_and_headers_and_null_differs_from_empty() {
     let broker = Broker::with_topic("t", 1);
