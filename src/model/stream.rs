@@ -283,36 +283,52 @@ impl Metadata<KafkaSplit> for StreamsMetadata {
     }
 
     fn shrinks(&self, next: &Self) -> Vec<Shrink> {
-        let streams = |all: &Self| all.streams.keys().cloned().collect();
-        let topics = |all: &Self| {
-            let groups = all.groups().into_iter();
-            groups
-                .map(|(cluster, topic)| format!("{cluster}/{topic}"))
-                .collect()
-        };
-        let clusters = |all: &Self| {
-            let groups = all.groups().into_iter();
-            groups.map(|(cluster, _)| cluster).collect()
-        };
+        let both = [self, next];
+        let streams = both.map(|all| all.streams.keys().collect::<BTreeSet<_>>());
+        let listed = both.map(Self::listed);
+        let clusters = (listed.each_ref()).map(|all| all.keys().collect::<BTreeSet<_>>());
+        let topics = listed.each_ref().map(|all| {
+            let named = all.iter().flat_map(|(cluster, topics)| {
+                let topics = topics.iter();
+                topics.map(|topic| Named(cluster, topic))
+            });
+            named.collect::<BTreeSet<_>>()
+        });
         vec![
-            Shrink::between("streams", &streams(self), &streams(next)),
-            Shrink::between("clusters", &clusters(self), &clusters(next)),
-            Shrink::between("topics", &topics(self), &topics(next)),
+            Shrink::between("streams", &streams[0], &streams[1]),
+            Shrink::between("clusters", &clusters[0], &clusters[1]),
+            Shrink::between("topics", &topics[0], &topics[1]),
         ]
+    }
+}
+
+/// A topic with its cluster, as people are told of it: in words only if it is told.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Named<'a>(&'a ClusterId, &'a TopicName);
+
+impl Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.0, self.1)
     }
 }
 
 impl StreamsMetadata {
     /// The topics to read, each with its cluster, of clusters that are described.
     pub(super) fn groups(&self) -> BTreeSet<(ClusterId, TopicName)> {
-        let clusters = self.topics().into_iter();
-        let described = clusters.filter(|(cluster, _)| self.clusters.contains_key(*cluster));
-        described
+        let clusters = self.listed().into_iter();
+        clusters
             .flat_map(|(cluster, topics)| {
                 let named = topics.into_iter();
                 named.map(|topic| (cluster.clone(), topic.clone()))
             })
             .collect()
+    }
+
+    /// The same by cluster.
+    fn listed(&self) -> BTreeMap<&ClusterId, BTreeSet<&TopicName>> {
+        let mut topics = self.topics();
+        topics.retain(|cluster, topics| self.clusters.contains_key(*cluster) && !topics.is_empty());
+        topics
     }
 }
 
