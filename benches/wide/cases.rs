@@ -1,6 +1,6 @@
 //! What is measured in which order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -24,6 +24,9 @@ struct Step {
     #[serde(flatten)]
     usage: Usage,
 }
+
+/// How many clusters are added in a round, one after the other.
+const ADDED: usize = 5;
 
 /// All steps, of all rounds.
 #[derive(Debug, Default)]
@@ -66,6 +69,28 @@ impl Steps {
                 of(|usage| usage.resident_mib).median,
                 of(|usage| usage.threads as f64).median,
                 of(|usage| usage.files as f64).median,
+            );
+        }
+    }
+
+    /// Says which threads take more CPU in a step than in another one, each pair of which took the same time.
+    fn print_threads(&self, with: &str, without: &str) {
+        let of_step = |step: &str| {
+            let steps = self.0.iter().filter(|one| one.step == step);
+            steps.map(|one| &one.usage).collect::<Vec<_>>()
+        };
+        let pairs: Vec<_> = of_step(with).into_iter().zip(of_step(without)).collect();
+        let kinds = pairs.iter().flat_map(|(one, _)| one.cpu_by_thread.keys());
+        let kinds: BTreeSet<&String> = kinds.collect();
+        println!();
+        println!("{:<18} {with:>21} {without:>21} {:>21}", "CPU ms", "more");
+        for kind in kinds {
+            let ms = |usage: &Usage| 1_000.0 * usage.cpu_by_thread.get(kind).unwrap_or(&0.0);
+            println!(
+                "{kind:<18} {:>21} {:>21} {:>21}",
+                spread(pairs.iter().map(|(one, _)| ms(one))).in_words(),
+                spread(pairs.iter().map(|(_, other)| ms(other))).in_words(),
+                spread(pairs.iter().map(|(one, other)| ms(one) - ms(other))).in_words(),
             );
         }
     }
@@ -238,6 +263,36 @@ pub(crate) fn grow(arguments: &Arguments) -> Outcome<()> {
             reader.idle(Duration::from_millis(100))?;
         }
         steps.note(Way::Source, "close", reader.close()?)?;
+    }
+    steps.print();
+    Ok(())
+}
+
+/// One more among few clusters, and among many.
+pub(crate) fn add(arguments: &Arguments) -> Outcome<()> {
+    let shape = arguments.shape();
+    let mut steps = Steps::default();
+    for among in [shape.clusters.div_ceil(10), shape.clusters] {
+        let server = Server::start(&shape.of(among + ADDED))?;
+        let (others, added) = server.clusters.split_at(among);
+        for _ in 0..arguments.rounds {
+            let mut reader = Reader::start(Way::Source, arguments.workers)?;
+            let seen = |clusters| shape.partitions_of(among + clusters);
+            reader.read(reading(&shape, others, seen(0)))?;
+            reader.idle(CALM)?;
+            for (index, one) in added.iter().enumerate() {
+                let with_it = [others, std::slice::from_ref(one)].concat();
+                let usage = reader.read(reading(&shape, &with_it, seen(index + 1)))?;
+                let time = Duration::from_secs_f64(usage.seconds);
+                steps.note(Way::Source, &format!("add to {among}"), usage)?;
+                reader.read(reading(&shape, others, seen(index + 1)))?;
+                reader.idle(CALM)?;
+                let without = reader.idle(time)?;
+                steps.note(Way::Source, &format!("without, {among}"), without)?;
+            }
+            reader.close()?;
+        }
+        steps.print_threads(&format!("add to {among}"), &format!("without, {among}"));
     }
     steps.print();
     Ok(())

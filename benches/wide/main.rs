@@ -4,6 +4,7 @@
 //! cargo bench --bench wide                        # 10,000 partitions over 50 clusters of 3 brokers
 //! cargo bench --bench wide -- --case dead         # 200 clusters, half of them dead
 //! cargo bench --bench wide -- --case grow         # 100 clusters, one more every tick
+//! cargo bench --bench wide -- --case add          # one more among 5 clusters, and among 50
 //! cargo bench --bench wide -- --kafka ADDRESS --partitions 200 --topics 10
 //! ```
 //!
@@ -20,7 +21,9 @@
 //! for a second; with the requests that the others got meanwhile, against those of the idle time; *some dead*, as idle, with
 //! `--dying` clusters dead, half of them down, half hanging; and *close*, with these. The case `dead` measures the time to
 //! read all of the living clusters, with as many dead ones and without. The case `grow` measures from the
-//! metadata's answer to the first records of each cluster that is added.
+//! metadata's answer to the first records of each cluster that is added. The case `add` measures what threads
+//! take from the metadata's answer until a record of each partition of a new cluster is there, and what they
+//! take in the same time without it: those that there were before, and those that are new.
 //!
 //! One line of JSON a measurement, and a table: the median of rounds and between what they lie.
 #![expect(
@@ -120,6 +123,8 @@ enum Case {
     Dead,
     /// Many clusters, one by one.
     Grow,
+    /// One more among few clusters, and among many.
+    Add,
 }
 
 /// How partitions are read.
@@ -166,7 +171,7 @@ impl Shape {
 impl Arguments {
     fn shape(&self) -> Shape {
         let (clusters, brokers, topics, partitions, records) = match self.case {
-            Case::Wide => (50, 3, 10, 20, 3),
+            Case::Wide | Case::Add => (50, 3, 10, 20, 3),
             Case::Dead => (100, 1, 2, 10, 2_000),
             Case::Grow => (100, 1, 10, 2, 3),
         };
@@ -199,6 +204,7 @@ fn main() -> Outcome<()> {
             Case::Wide => cases::wide(&arguments),
             Case::Dead => cases::dead(&arguments),
             Case::Grow => cases::grow(&arguments),
+            Case::Add => cases::add(&arguments),
         },
     }
 }

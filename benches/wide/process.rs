@@ -19,7 +19,7 @@ pub(crate) struct Usage {
     pub(crate) resident_mib: f64,
     pub(crate) threads: usize,
     pub(crate) files: usize,
-    /// The CPU seconds of the threads that are alive, by what they are for.
+    /// The CPU seconds of the threads that are alive at the end, by what they are for.
     pub(crate) cpu_by_thread: BTreeMap<String, f64>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Usage {
 pub(crate) struct Stopwatch {
     since: Instant,
     cpu: f64,
-    by_thread: BTreeMap<String, f64>,
+    threads: BTreeMap<u32, Thread>,
 }
 
 impl Stopwatch {
@@ -36,7 +36,7 @@ impl Stopwatch {
         Ok(Self {
             since: Instant::now(),
             cpu: cpu()?,
-            by_thread: by_thread()?,
+            threads: threads()?,
         })
     }
 
@@ -48,11 +48,16 @@ impl Stopwatch {
             let number = line.and_then(|line| line.split_whitespace().nth(1));
             Ok(number.ok_or("no such field")?.parse()?)
         };
-        let mut cpu_by_thread = by_thread()?;
-        for (name, cpu) in &mut cpu_by_thread {
-            *cpu = (*cpu - self.by_thread.get(name).copied().unwrap_or(0.0)).max(0.0);
+        let mut cpu_by_thread = BTreeMap::new();
+        for (number, Thread { kind, cpu }) in threads()? {
+            let before = self.threads.get(&number);
+            let kind = match before {
+                Some(_) => kind.to_owned(),
+                None => format!("{kind}, new"),
+            };
+            let more = cpu.saturating_sub(before.map_or(Duration::ZERO, |before| before.cpu));
+            *cpu_by_thread.entry(kind).or_insert(0.0) += more.as_secs_f64();
         }
-        cpu_by_thread.retain(|_, cpu| *cpu > 0.001);
         Ok(Usage {
             seconds,
             cpu_seconds: cpu()? - self.cpu,
@@ -74,8 +79,27 @@ fn cpu() -> Outcome<f64> {
     Ok(jiffies * JIFFY.as_secs_f64())
 }
 
-/// The CPU seconds of all threads, by their names without what tells those of one kind apart.
-fn by_thread() -> Outcome<BTreeMap<String, f64>> {
+/// A thread of this process.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    /// What it is for.
+    kind: &'static str,
+    cpu: Duration,
+}
+
+/// How the names of threads begin, as far as the system keeps them, and what they are for.
+const KINDS: [(&str, &str); 7] = [
+    ("timely:", "workers"),
+    ("binding-log", "log"),
+    ("metadata", "metadata"),
+    ("kafka-wake", "wakes"),
+    ("kafka-control", "control"),
+    ("kafka-", "clients"),
+    ("rdk:", "librdkafka"),
+];
+
+/// All threads, by their numbers.
+fn threads() -> Outcome<BTreeMap<u32, Thread>> {
     let mut all = BTreeMap::new();
     for task in fs::read_dir("/proc/self/task")? {
         let path = task?.path();
@@ -85,13 +109,13 @@ fn by_thread() -> Outcome<BTreeMap<String, f64>> {
         let Some(nanoseconds) = times.split(' ').next().filter(|time| !time.is_empty()) else {
             continue;
         };
-        let cpu = Duration::from_nanos(nanoseconds.parse()?).as_secs_f64();
-        let kind: String = name
-            .trim()
-            .chars()
-            .take_while(|one| !one.is_ascii_digit())
-            .collect();
-        *all.entry(kind).or_insert(0.0) += cpu;
+        let number = path.file_name().and_then(|number| number.to_str());
+        let kind = KINDS.iter().find(|(start, _)| name.starts_with(start));
+        let thread = Thread {
+            kind: kind.map_or("benchmark", |(_, kind)| kind),
+            cpu: Duration::from_nanos(nanoseconds.parse()?),
+        };
+        all.insert(number.ok_or("no number")?.parse()?, thread);
     }
     Ok(all)
 }
