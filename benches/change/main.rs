@@ -40,7 +40,7 @@
 //! * `of moved`: the same of those that move, of which what was fetched and not emitted is fetched again.
 //!
 //! `connections`, `again` and `twice` must be zero; the benchmark fails if they are not. The embedded brokers do
-//! not say which offsets they were asked for. So all connections to `a` and `b` go through a relay in their
+//! not say which offsets they were asked for. So the reader's connections to `a` and `b` go through a relay in their
 //! process, which reads in each answer to a fetch which offsets it brings; that it has seen at least as many
 //! records as came out of the source is checked too.
 #![expect(clippy::print_stdout, reason = "what a benchmark is for")]

@@ -27,11 +27,15 @@ const DATA: &[(&str, &str)] = &[
     ("allow.auto.create.topics", "false"),
     ("check.crcs", "true"),
     ("fetch.min.bytes", "1"),
-    // The default of a second cuts a reader that pauses now and then to a sixth.
-    ("fetch.queue.backoff.ms", "5"),
     ("fetch.wait.max.ms", FETCH_WAIT_MAX_MS),
     ("isolation.level", "read_committed"),
 ];
+
+/// How long each broker of a client whose queue is full waits before it looks again, in milliseconds, at least and at
+/// most: a fourth for each client that there is, since the more share the cores, the later each has its turn. The
+/// default of a second cuts a reader that pauses now and then to a sixth.
+const QUEUE_BACKOFF_MS: (usize, usize) = (5, 100);
+const CLIENTS_A_MS: usize = 4;
 
 /// What a client that reads cannot do without.
 const DATA_FIXED: &[(&str, &str)] = &[
@@ -88,6 +92,9 @@ impl Settings {
         defaults.set("group.id", &format!("timely-kafka-{}", self.source));
         let kbytes = queued_bytes >> 10;
         defaults.set("queued.max.messages.kbytes", &kbytes.to_string());
+        let (least, most) = QUEUE_BACKOFF_MS;
+        let backoff = (sharers.clients / CLIENTS_A_MS).clamp(least, most);
+        defaults.set("fetch.queue.backoff.ms", &backoff.to_string());
         let messages = queued_bytes / SHARE_A_MESSAGE;
         defaults.set("queued.min.messages", &messages.to_string());
         // Whether there is room is looked at before a fetch, so that each broker can bring one more than
@@ -171,6 +178,19 @@ mod tests {
         assert_eq!(data.value("group.id"), Some("timely-kafka-orders"));
         assert_eq!(data.value("queued.max.messages.kbytes"), Some("4096"));
         assert_eq!(refused, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_more_clients_there_are_the_longer_one_waits_for_room() {
+        let backoff = |clients| {
+            let sharers = Sharers::of_clients(clients);
+            let (data, _) = settings().data(&ClientProperties::new(), sharers);
+            data.value("fetch.queue.backoff.ms").map(str::to_owned)
+        };
+
+        let waits = [1, 20, 100, 10_000].map(backoff);
+
+        assert_eq!(waits, ["5", "5", "25", "100"].map(|ms| Some(ms.to_owned())));
     }
 
     /// librdkafka refuses a client whose messages may be larger than a fetch.

@@ -151,7 +151,7 @@ impl Asker {
                 let subject = format!("cluster {}", self.cluster);
                 let message = format!("asking for its topics failed: {error}");
                 self.voice.say(&subject, TRANSIENT, &message)?;
-                self.client = None;
+                self.renew(&error, &target.properties);
                 self.identify_later();
                 return Ok(());
             }

@@ -347,7 +347,7 @@ impl Asker {
             Err(error) => {
                 let message = format!("asking for its topics failed: {error}");
                 self.voice.say(&subject, TRANSIENT, &message)?;
-                self.client = None;
+                self.renew(&error, &target.properties);
                 return Ok(false);
             }
         };
@@ -379,6 +379,16 @@ impl Asker {
                 Ok(false)
             }
         }
+    }
+
+    /// Gives a client up that failed. One that a cluster has refused is kept as long as its secrets are what they
+    /// were when it was made.
+    fn renew(&mut self, error: &ControlError, properties: &ClientProperties) {
+        let refused = matches!(error, ControlError::Refused(_));
+        let resolved = resolve(properties).ok();
+        self.client.take_if(|(made_of, _)| {
+            !refused || resolved.is_some_and(|resolved| resolved != *made_of)
+        });
     }
 
     /// Notes what `answers` to a question about `asked` say of each topic that has been listed since, and

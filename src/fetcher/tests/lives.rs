@@ -8,7 +8,7 @@ use timely_splits::fetcher::DownCause;
 use timely_splits::health::{FailureKind, HealthStatus};
 
 use super::*;
-use crate::fetcher::client::Command;
+use crate::fetcher::client::{Command, Life};
 
 /// A file that a property can refer to.
 struct Secret {
@@ -149,12 +149,12 @@ fn a_client_that_was_never_answered_rests_until_it_is_needed() {
     first.adopt(1, &east);
     second.adopt(1, &east);
 
-    first.until("a client", Worker::has_queue);
-    first.until("its end", |worker| !worker.has_queue());
+    first.until("the end of a client", |worker| worker.life() == Life(2));
+    assert!(!first.has_queue());
     assert_eq!(first.fetcher.prepare(&read), Prepared::Later);
-    first.until("another one", Worker::has_queue);
-    assert_eq!(first.prepared, BTreeSet::from([read.clone()]));
-    first.until("the end of that", |worker| !worker.has_queue());
+    first.until("another one", |worker| worker.prepared.contains(&read));
+    first.until("the end of that", |worker| worker.life() == Life(4));
+    assert!(!first.has_queue());
     broker.cluster.broker_up(1).unwrap();
     first.assign(&read, 1, at(0));
     first.until("the records", |worker| worker.count(&read) == 10);

@@ -18,6 +18,7 @@ use timely_splits::epoch::{MetadataEpoch, SplitEpoch};
 use timely_splits::fetcher::{Fetched, FetcherDown, Polled, Prepared, SplitFetcher};
 use timely_splits::health::Health;
 
+use super::client::Life;
 use super::drain::KafkaFetched;
 use super::{ClientPool, KafkaFetcher, Settings};
 use crate::memory::MemoryBudget;
@@ -219,6 +220,11 @@ impl Worker {
                     .unwrap_or_else(|_| panic!("{what}: {:?} {:?}", self.downs, self.health));
             }
         }
+    }
+
+    /// The life of the client of its one cluster.
+    fn life(&self) -> Life {
+        self.fetcher.clusters.values().next().unwrap().life
     }
 
     /// Whether its one cluster has a client.

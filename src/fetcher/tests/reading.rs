@@ -61,13 +61,15 @@ fn a_queue_is_consumed_only_if_something_is_on_it() {
     worker.assign(&split, 1, at(0));
     worker.until("a record", |worker| worker.count(&split) == 1);
 
+    let consumed = |worker: &Worker| worker.fetcher.clusters[&split.cluster].consumed;
+    let before = consumed(&worker);
     for _ in 0..1_000 {
         worker.poll(1 << 20);
     }
 
-    let consumed = worker.fetcher.clusters[&split.cluster].consumed;
-    // For the record, and maybe for what says that nothing is after it.
-    assert!((1..=2).contains(&consumed), "{consumed} times");
+    let more = consumed(&worker) - before;
+    // For what says that nothing is after the record, if that comes so late.
+    assert!(more <= 1, "{more} times");
     broker.write("t", 0, 1);
     worker.until("a wake", |worker| worker.count(&split) == 2);
 }

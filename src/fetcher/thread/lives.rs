@@ -103,6 +103,7 @@ impl ClientThread {
     pub(super) fn rest(&mut self) {
         let Some(open) = &self.open else { return };
         if !open.assigned.is_empty()
+            || !self.commands.is_empty()
             || !self.complaints.said_down(Instant::now())
             || open.client.has_answered()
         {

@@ -199,7 +199,10 @@ impl ClientThread {
 
     fn join(&mut self, link: Arc<WorkerLink>) {
         self.links.insert(link.worker, Arc::clone(&link));
-        self.introduce(&link, None);
+        // A client that rests is introduced when it is made.
+        if !self.attempts.rests() {
+            self.introduce(&link, None);
+        }
         for health in self.untold.drain(..) {
             link.tell(Notice::Health(health));
         }

@@ -44,8 +44,8 @@ impl ControlClient {
     ///
     /// The question with ids can be put to the controller only, and waits for one until its
     /// deadline. So it is found out first, by what any broker lists, whether the controller is a
-    /// broker that can be reached. Where it is not, the list itself is the answer, without ids. Once the client
-    /// tells of anything that failed, there is no more waiting for the controller.
+    /// broker that can be reached. Where it is not, the list itself is the answer, without ids. Soon after the
+    /// client tells of anything that failed, there is no more waiting for the controller.
     ///
     /// # Errors
     ///

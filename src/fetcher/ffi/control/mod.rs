@@ -62,6 +62,9 @@ const STEP: Duration = Duration::from_millis(100);
 /// The same in a call that a complaint ends.
 const STEP_TO_COMPLAINT: Duration = Duration::from_millis(10);
 
+/// How long after a complaint such a call ends: of two addresses of a broker, one may refuse.
+const COMPLAINED_FOR: Duration = Duration::from_millis(200);
+
 /// Why a question to a cluster has no answer. It never means that there is nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -126,8 +129,8 @@ pub(crate) struct ControlClient {
     words: Option<(Telling, Reverse<String>)>,
     /// Since when all brokers are down in this call, as far as was heard.
     down_since: Option<Instant>,
-    /// Whether the client has told of anything that failed since a question was answered.
-    complained: bool,
+    /// Since when the client has told of anything that failed, if no question was answered since.
+    complained: Option<Instant>,
     /// Whether the cluster has answered anything yet.
     connected: bool,
     /// Whether the cluster's controller can be asked; `None` until it is found out.
@@ -168,7 +171,7 @@ impl ControlClient {
             main: NativeQueue::main(&client),
             client,
             words: None,
-            complained: false,
+            complained: None,
             down_since: None,
             connected: false,
             controller: None,
@@ -187,7 +190,7 @@ impl ControlClient {
     /// second, until the question's deadline (librdkafka 2.12). A client that is new asks whoever is there first.
     pub(crate) fn has_complained(&mut self) -> bool {
         self.attend();
-        self.complained
+        self.complained.is_some()
     }
 
     /// The id that the cluster has given itself, by its latest answer to any question; `None` if it
@@ -265,7 +268,7 @@ impl ControlClient {
             let Some((telling, words)) = event.said().and_then(cause) else {
                 continue;
             };
-            self.complained = true;
+            self.complained.get_or_insert_with(Instant::now);
             if telling == Telling::Down {
                 self.down_since.get_or_insert_with(Instant::now);
             }
@@ -289,10 +292,11 @@ impl ControlClient {
         Err(self.failure(call, error))
     }
 
-    /// What was told of anything that failed is over.
+    /// What was told of anything that failed is over, be it heard or not.
     fn answered(&mut self) {
+        self.listen(Duration::ZERO);
         self.words = None;
-        self.complained = false;
+        self.complained = None;
     }
 
     /// Waits for the answer to a question, whatever it says.
@@ -313,8 +317,10 @@ impl ControlClient {
     fn still_worth_waiting(&mut self, call: Call) -> Result<(), ControlError> {
         self.listen(Duration::ZERO);
         let now = Instant::now();
-        let is_down = (self.down_since).is_some_and(|since| now.duration_since(since) >= DOWN_FOR);
-        if is_down || call.ends_by_complaint && self.complained {
+        let since = |since: Option<Instant>| since.map(|since| now.duration_since(since));
+        let is_down = since(self.down_since).is_some_and(|down| down >= DOWN_FOR);
+        let is_failing = since(self.complained).is_some_and(|failing| failing >= COMPLAINED_FOR);
+        if is_down || call.ends_by_complaint && is_failing {
             return Err(self.unreachable());
         }
         if now >= call.deadline {
@@ -379,7 +385,7 @@ impl ControlClient {
 struct Call {
     began: Instant,
     deadline: Instant,
-    /// Whether it is over as soon as the client tells of anything that failed.
+    /// Whether it is over soon after the client tells of anything that failed.
     ends_by_complaint: bool,
 }
 
@@ -396,7 +402,7 @@ impl Call {
         self.left().min(step)
     }
 
-    /// The rest of it, which is over as soon as the client tells of anything that failed.
+    /// The rest of it, which is over soon after the client tells of anything that failed.
     fn to_complaint(self) -> Self {
         Self {
             ends_by_complaint: true,
