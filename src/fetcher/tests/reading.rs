@@ -61,7 +61,7 @@ fn a_queue_is_consumed_only_if_something_is_on_it() {
     worker.assign(&split, 1, at(0));
     worker.until("a record", |worker| worker.count(&split) == 1);
 
-    let consumed = |worker: &Worker| worker.fetcher.clusters[&split.cluster].consumed;
+    let consumed = |of: &Worker| of.fetcher.clusters[&split.cluster].consumed;
     let before = consumed(&worker);
     for _ in 0..1_000 {
         worker.poll(1 << 20);
