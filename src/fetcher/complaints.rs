@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use timely_splits::health::{FailureKind, Health, HealthStatus};
 
+use super::ffi::control::DOWN_FOR;
 use super::ffi::{NativeError, Said};
 use crate::model::ClusterId;
 use crate::model::words::without_numbers;
@@ -20,11 +21,6 @@ const QUIET: Duration = Duration::from_secs(30);
 /// How long a client must not have complained to be well again once records come: what was fetched
 /// before the trouble comes too.
 const QUIET_WITH_RECORDS: Duration = Duration::from_secs(1);
-
-/// How long ago a client has to have said that all brokers are down for it not to be on its way to another one.
-///
-/// A name with two addresses, of which one is refused, passes through that state at every start.
-const DOWN_FOR: Duration = Duration::from_secs(1);
 
 /// How many different complaints, and how many brokers' causes, are remembered.
 const REMEMBERED_MAX: usize = 64;

@@ -155,7 +155,8 @@ impl NativeClient {
         Ok(Arc::new(client))
     }
 
-    /// Whether the cluster has ever answered; false for one that tells neither a controller nor an id.
+    /// Whether the cluster has ever answered. Every one tells a controller, if only that there is none; not every one
+    /// an id.
     pub(crate) fn has_answered(&self) -> bool {
         // SAFETY: the client is alive, and neither call waits; the text is ours and given back once.
         unsafe {

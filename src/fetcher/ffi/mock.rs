@@ -133,7 +133,7 @@ impl MockCluster {
         done(unsafe { sys::rd_kafka_mock_broker_set_down(self.cluster, ALL) })
     }
 
-    /// Cuts all connections of the controller, broker 0, and refuses new ones. All others still name it.
+    /// Cuts all connections of the controller, broker 0, and refuses new ones. The others do not list it then.
     #[cfg(test)]
     pub(crate) fn set_controller_down(&self) -> Result<(), MockRefusal> {
         // SAFETY: the cluster is alive.

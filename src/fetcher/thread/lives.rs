@@ -54,7 +54,7 @@ impl ClientThread {
     }
 
     /// Ends a life that no other one follows for the time being.
-    pub(super) fn end_life(&mut self, ended: &LifeEnd) {
+    fn end_life(&mut self, ended: &LifeEnd) {
         // Nobody waits for the client: it is destroyed on a thread of its own.
         self.open = None;
         self.life = Life(self.life.0 + 1);
@@ -135,7 +135,7 @@ impl ClientThread {
     }
 
     /// Tells every worker of the life that begins.
-    pub(super) fn introduce_all(&mut self, ended: Option<&LifeEnd>) {
+    fn introduce_all(&mut self, ended: Option<&LifeEnd>) {
         for link in self.links.values().cloned().collect::<Vec<_>>() {
             self.introduce(&link, ended.cloned());
         }

@@ -46,10 +46,11 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("socket.timeout.ms", "10000"),
 ];
 
-/// How long all brokers have to be down within one call before it is given up.
+/// How long all brokers have to be down before a client is taken for one that reaches nobody: a call is given up
+/// then, and a client that reads nothing.
 ///
 /// A name with two addresses, of which one is refused, passes through that state at every start.
-const DOWN_FOR: Duration = Duration::from_secs(1);
+pub(crate) const DOWN_FOR: Duration = Duration::from_secs(1);
 
 /// How often [`ControlClient::attend`] is to be called at least.
 ///
@@ -59,10 +60,7 @@ pub(crate) const ATTEND_EVERY: Duration = Duration::from_secs(10);
 /// How long one step of waiting is, so that what the client says meanwhile is heard.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The same in a call that a complaint ends.
-const STEP_TO_COMPLAINT: Duration = Duration::from_millis(10);
-
-/// How long after a complaint such a call ends: of two addresses of a broker, one may refuse.
+/// How long after a complaint a call ends that is put to one broker: of two addresses of a broker, one may refuse.
 const COMPLAINED_FOR: Duration = Duration::from_millis(200);
 
 /// Why a question to a cluster has no answer. It never means that there is nothing.
@@ -226,11 +224,9 @@ impl ControlClient {
     fn connect(&mut self, call: Call) -> Result<(), ControlError> {
         while !self.connected {
             let asked = Instant::now();
-            // Every cluster tells a controller, if only that there is none; not every one an id.
             // SAFETY: the client is alive.
-            let controller =
-                unsafe { sys::rd_kafka_controllerid(self.client.raw(), millis(call.step())) };
-            self.connected = controller != -1 || self.known_cluster_id(Duration::ZERO).is_some();
+            unsafe { sys::rd_kafka_controllerid(self.client.raw(), millis(call.step())) };
+            self.connected = self.client.has_answered();
             if !self.connected {
                 // A cluster that has answered without either is not waited for inside the call.
                 self.listen(call.step().saturating_sub(asked.elapsed()));
@@ -395,11 +391,7 @@ impl Call {
     }
 
     fn step(self) -> Duration {
-        let step = match self.ends_by_complaint {
-            true => STEP_TO_COMPLAINT,
-            false => STEP,
-        };
-        self.left().min(step)
+        self.left().min(STEP)
     }
 
     /// The rest of it, which is over soon after the client tells of anything that failed.
