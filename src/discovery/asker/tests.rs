@@ -6,7 +6,12 @@ use super::*;
 use crate::discovery::CommitOffsets;
 use crate::discovery::inbox::{Bound, TopicRules, WantedIdentities, WantedStart, Wanting};
 use crate::discovery::resolve::Rules;
+use crate::embedded::EmbeddedCluster;
+use crate::fetcher::ffi::NativeError;
 use crate::model::{KafkaPosition, Offset, Partition, StartAt, StartRules, StopAt};
+
+/// Guards against hangs only.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// That of cluster `east`, without a thread.
 fn asker(committing: Option<Committing>) -> Asker {
@@ -25,6 +30,42 @@ fn asker(committing: Option<Committing>) -> Asker {
     };
     let east = ClusterId::new("east").unwrap();
     Asker::new(east, Arc::default(), common, options)
+}
+
+/// Kept, it would connect to a broker that refuses as often as it can, or tell of what is over.
+#[test]
+fn a_client_that_something_failed_with_is_given_up_for_another() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    let orders = TopicName::new("orders").unwrap();
+    cluster.create_topic(orders.as_str(), 1).unwrap();
+    let properties = cluster.client_properties();
+    let mut asker = asker(None);
+    let complained = |of: &mut Asker| of.client.as_mut().unwrap().1.has_complained();
+    assert_eq!(asker.connect(&properties), Ok(true));
+    let (_, client) = asker.client.as_mut().unwrap();
+    client.describe_topics(&[orders], PATIENCE).unwrap();
+    assert!(!complained(&mut asker));
+
+    cluster.broker_down().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !complained(&mut asker) {
+        assert!(Instant::now() < deadline, "it tells nothing");
+        thread::yield_now();
+    }
+    cluster.broker_up().unwrap();
+    assert_eq!(asker.connect(&properties), Ok(true));
+
+    assert!(!complained(&mut asker));
+    let refused = ControlError::Refused(NativeError {
+        code: 29,
+        name: "TOPIC_AUTHORIZATION_FAILED".to_owned(),
+        message: "not allowed".to_owned(),
+        property: None,
+    });
+    asker.renew(&refused, &properties);
+    assert!(asker.client.is_some());
+    asker.renew(&ControlError::LeftOut, &properties);
+    assert!(asker.client.is_none());
 }
 
 /// A thread that looks before it was told how its cluster is reached has nowhere to commit to.
