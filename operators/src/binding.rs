@@ -29,6 +29,13 @@ pub struct Binding<S: Split> {
     pub errors: Vec<SplitError<S>>,
 }
 
+impl<S: Split> Binding<S> {
+    /// Whether nothing was read in the tick, and nothing failed for good.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty() && self.errors.is_empty()
+    }
+}
+
 /// A half-open range of one split.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]

@@ -150,7 +150,7 @@ pub enum SourceEvent<S: Split> {
         /// How often that happened in this run, to any split.
         count: u64,
     },
-    /// A tick is over: its binding is durable.
+    /// A tick is over: its binding is durable, or nothing was read in it.
     Bound {
         /// The tick.
         tick: Tick,

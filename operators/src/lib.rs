@@ -32,7 +32,8 @@
 //! 3. If the piece is of the assignment in force and starts where the last one ended, it is emitted at
 //!    the open *tick*, and its range is noted.
 //! 4. The tick is closed. The ranges of all readers are its *binding*, which goes to the log.
-//! 5. When the binding is durable, it is published, and the frontier passes the tick.
+//! 5. When the binding is durable, it is published, and the frontier passes the tick. One that says
+//!    nothing is published at once.
 //!
 //! # Modules
 //!

@@ -107,7 +107,7 @@ pub enum Directive<S: Split> {
         /// Whether `close` is the last: nothing is read from here on, and `open` stays unused.
         last: bool,
     },
-    /// The binding of the tick is durable: the frontier may pass it. Told to the reader that
+    /// The binding of the tick is durable, or need not be: the frontier may pass it. Told to the reader that
     /// [keeps](ReaderId::KEEPER) the frontier; and to all if the tick is given again, or the last.
     Durable(Tick),
     /// Emit a definite error at the open tick, and report it when that is closed.

@@ -67,7 +67,7 @@ impl<S: Split> Proofs<S> {
     }
 
     /// Bindings up to a tick may go to the log.
-    fn prove(&mut self, up_to: Tick) {
+    pub(super) fn prove(&mut self, up_to: Tick) {
         self.read = self.read.split_off(&up_to);
         self.read.remove(&up_to);
         self.proven = Some(up_to);

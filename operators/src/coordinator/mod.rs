@@ -105,8 +105,9 @@ pub enum Intention<S: Split> {
 /// * **No position lost or made up.** A split is assigned at the position that its last owner
 ///   released, at the one it was bound at before a restart, or at its recorded start.
 /// * **Recorded first.** The start of a split is durable before its first assignment, a tick is
-///   reserved before it is opened and a split epoch before it is assigned, and a binding is durable
-///   before [`Directive::Durable`] and [`Intention::Publish`].
+///   reserved before it is opened and a split epoch before it is assigned, and a binding that is not
+///   [empty](Binding::is_empty), with all before it, is durable before [`Directive::Durable`] and
+///   [`Intention::Publish`].
 /// * **Metadata first.** What is known from before a restart is read only once the metadata lists it.
 /// * **Monotone.** Epochs only grow, over all runs, and what is said about an older assignment,
 ///   request or metadata epoch is ignored and counted.

@@ -283,6 +283,23 @@ impl Ledger {
         })
     }
 
+    /// A tick is published, and the enumerator gives up all times before `next`. Unless the log has its
+    /// binding, nothing was emitted at it.
+    pub(crate) fn publish(
+        &mut self,
+        binding: &Binding<Letter>,
+        next: Option<Tick>,
+    ) -> Result<(), Violation> {
+        let tick = binding.tick;
+        if let Some(emitted) = self.unbound.remove(&tick) {
+            let errors = self.errors.contains_key(&tick);
+            ensure(emitted.is_empty() && !errors && binding.is_empty(), || {
+                format!("tick {tick} is published and not bound, with {emitted:?}")
+            })?;
+        }
+        self.pass(next)
+    }
+
     /// Records are in the log for good.
     pub(crate) fn write(&mut self, records: &[LogRecord<Letter>]) -> Result<(), Violation> {
         for record in records {

@@ -380,7 +380,9 @@ impl World {
                 )) => {
                     return Err(format!("nothing is replayed, but {other:?}"));
                 }
-                Intention::Publish { next, .. } => self.ledger.pass(next)?,
+                Intention::Publish { binding, next } => {
+                    self.ledger.change().publish(&binding, next)?;
+                }
                 Intention::Tell(SourceEvent::Health(health)) => {
                     let lasting = health.status == HealthStatus::Failing(FailureKind::Definite);
                     let of_source = ["source", "binding log"].contains(&health.subject.as_str());

@@ -71,8 +71,12 @@ fn since(seen: &Seen, from: Tick) -> Vec<Binding<Letter>> {
 
 /// Asserts that the second run gave again what the first gave from a tick on, and then read on.
 fn assert_replayed(first: &Seen, second: &Seen, from: Tick, fresh: &str) {
-    let expected = since(first, from);
-    let again = &second.bindings[..expected.len()];
+    // A tick in which nothing was read is in the log only by chance.
+    let read = |binding: &Binding<Letter>| !binding.is_empty();
+    let mut expected = since(first, from);
+    expected.retain(read);
+    let again = second.bindings.iter().filter(|binding| read(binding));
+    let again: Vec<_> = again.take(expected.len()).cloned().collect();
     assert_eq!(again, expected, "bindings are given again as they were");
     let last = expected.last().map_or(from, |binding| binding.tick);
     let (old, new): (Vec<_>, Vec<_>) =

@@ -42,6 +42,8 @@ pub(crate) struct Emission<S> {
 /// * Nothing is emitted past the stop of a split, or assigned that is there; nothing is bound past the end
 ///   that a split is drained to.
 /// * No tick is opened twice, over all runs, nor one that is not durably reserved.
+/// * A tick that passes without a binding in the log had nothing emitted at it, nor had an older one
+///   that is not bound.
 #[derive(Clone, Debug)]
 pub(crate) struct History<S: Split> {
     /// Where each split whose start is known goes on.
@@ -62,6 +64,8 @@ pub(crate) struct History<S: Split> {
     durably_paused: BTreeSet<S>,
     epochs: BTreeMap<S, SplitEpoch>,
     bound: Option<Tick>,
+    /// The last tick of this run that passed without a binding in the log.
+    passed: Option<Tick>,
     reserved: Tick,
     opened: Option<Tick>,
     /// The greatest split epoch that was assigned by the runs before this one, and by this one.
@@ -85,6 +89,7 @@ impl<S: Split<Position = u64>> History<S> {
             durably_paused: BTreeSet::new(),
             epochs: BTreeMap::new(),
             bound: None,
+            passed: None,
             reserved: Tick::default(),
             opened: None,
             assigned_before: SplitEpoch::default(),
@@ -137,9 +142,24 @@ impl<S: Split<Position = u64>> History<S> {
         &self.durably_paused
     }
 
-    /// The last tick whose binding is durable.
+    /// The last tick at which nothing can be emitted any more: its binding is durable, or it passed
+    /// without one.
     pub(crate) fn bound(&self) -> Option<Tick> {
-        self.bound
+        self.bound.max(self.passed)
+    }
+
+    /// A tick is published.
+    pub(crate) fn published(&mut self, binding: &Binding<S>) {
+        let tick = binding.tick;
+        if self.bound() >= Some(tick) {
+            return;
+        }
+        let emitted = self.emitted.keys().chain(self.failed.keys()).min();
+        assert!(
+            binding.is_empty() && emitted.is_none_or(|emitted| tick < *emitted),
+            "time: tick {tick} is published before it is durable: {binding:?}"
+        );
+        self.passed = Some(tick);
     }
 
     /// Whether everything that was emitted is bound.
@@ -193,10 +213,10 @@ impl<S: Split<Position = u64>> History<S> {
             what()
         );
         assert!(
-            self.bound < Some(tick),
+            self.bound() < Some(tick),
             "I8: {}, but {:?} is bound",
             what(),
-            self.bound
+            self.bound()
         );
         let newest = self.epochs.entry(split.clone()).or_insert(split_epoch);
         assert!(
@@ -212,7 +232,7 @@ impl<S: Split<Position = u64>> History<S> {
     /// A definite error was emitted.
     pub(crate) fn failed(&mut self, tick: Tick, error: SplitError<S>) {
         assert!(
-            self.bound < Some(tick),
+            self.bound() < Some(tick),
             "I8: an error of {} at tick {tick}",
             error.split
         );
@@ -292,9 +312,9 @@ impl<S: Split<Position = u64>> History<S> {
     fn binding(&mut self, binding: &Binding<S>) {
         let tick = binding.tick;
         assert!(
-            self.bound < Some(tick) && tick <= self.reserved,
+            self.bound() < Some(tick) && tick <= self.reserved,
             "I8: tick {tick} is bound after {:?}, with ticks up to {} reserved",
-            self.bound,
+            self.bound(),
             self.reserved
         );
         self.bound = Some(tick);
@@ -368,7 +388,7 @@ impl<S: Split<Position = u64>> History<S> {
         self.durably_paused.remove(split);
     }
 
-    fn snapshot(&self, snapshot: &Snapshot<S>) {
+    fn snapshot(&mut self, snapshot: &Snapshot<S>) {
         let splits: BTreeMap<_, _> = (snapshot.splits.iter())
             .map(|one| (one.split.clone(), one.position))
             .collect();
@@ -396,10 +416,19 @@ impl<S: Split<Position = u64>> History<S> {
             "I8: a snapshot has what is paused"
         );
         assert_eq!(
-            (snapshot.bound, snapshot.reserved, snapshot.split_epochs),
-            (self.bound, self.reserved, self.reserved_epochs),
+            (snapshot.reserved, snapshot.split_epochs),
+            (self.reserved, self.reserved_epochs),
             "I8: a snapshot has the ticks and the split epochs of the log"
         );
+        // Ticks may pass while it is written.
+        assert!(
+            self.bound <= snapshot.bound && snapshot.bound <= self.bound(),
+            "I8: a snapshot is as of {:?}, the log as of {:?}, and the frontier of {:?}",
+            snapshot.bound,
+            self.bound,
+            self.bound()
+        );
+        self.bound = snapshot.bound;
     }
 
     /// The run ended without warning. What is not in the log is forgotten.
@@ -408,6 +437,7 @@ impl<S: Split<Position = u64>> History<S> {
         self.quarantined.clone_from(&self.durably_quarantined);
         self.emitted.clear();
         self.failed.clear();
+        self.passed = None;
         self.assigned_before = self.assigned;
     }
 }

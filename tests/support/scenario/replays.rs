@@ -121,12 +121,13 @@ pub(crate) fn given_again<B: Brokers + 'static>(world: &World<B>, backend: Backe
             let numbers = new.into_values().flatten().map(|(_, _, number)| number);
             let numbers: BTreeSet<u64> = numbers.collect();
             assert_eq!(numbers, (past.written..written).collect());
-            let since = past
-                .bindings
-                .iter()
-                .filter(|binding| binding.tick.0 >= from);
-            let since: Vec<_> = since.cloned().collect();
-            assert_eq!(bindings(state, 0)[..since.len()], since);
+            // A tick in which nothing was read is in the log only by chance.
+            let read = |binding: &&Binding<KafkaSplit>| !binding.is_empty();
+            let since = past.bindings.iter().filter(read);
+            let since: Vec<_> = since.filter(|binding| binding.tick.0 >= from).collect();
+            let given = bindings(state, 0);
+            let gave = given.iter().filter(read).take(since.len());
+            assert_eq!(gave.collect::<Vec<_>>(), since);
             assert_eq!(state.late, 0, "records at ticks that were over");
         });
     }

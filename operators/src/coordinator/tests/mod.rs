@@ -7,6 +7,7 @@
 
 mod bounded;
 mod drains;
+mod empty;
 mod epochs;
 mod losses;
 mod resume;
@@ -388,9 +389,10 @@ fn a_binding_is_published_only_when_it_is_durable_and_in_order() {
 #[test]
 fn a_log_that_does_not_answer_stops_the_ticks_at_the_bound() {
     let mut driven = Driven::start(1);
+    driven.metadata("a");
     driven.log_answers = false;
-    for _ in 0..20 {
-        driven.tick(Vec::new());
+    for at in 10..30 {
+        driven.tick(vec![range('a', 1, at, at + 1)]);
     }
 
     assert_eq!(driven.published, []);

@@ -86,11 +86,8 @@ impl Model {
             Intention::Compact(_) | Intention::Know(..) | Intention::Forget(_) => {}
             Intention::AskPast => unreachable!("nothing is replayed"),
             Intention::Publish { binding, next } => {
-                assert!(
-                    self.history.bound() >= Some(binding.tick),
-                    "time: tick {} is published before it is durable",
-                    binding.tick
-                );
+                self.history.published(&binding);
+                self.watch.bound(binding.tick);
                 self.watch.passes("the enumerator", next);
             }
             Intention::Tell(event) => self.hear(event),

@@ -387,7 +387,7 @@ impl Watch {
         );
     }
 
-    /// A tick is durable.
+    /// A tick is durable, or passes without a binding in the log.
     pub(crate) fn bound(&mut self, tick: Tick) {
         self.undurable.remove(&tick);
     }

@@ -44,7 +44,7 @@ fn what_was_drained_and_replaced_does_what_its_policy_says_when_it_is_listed_aga
         stop: None,
     };
     assert_eq!(field.bound_errors(), [(plot('D'), 5, over)]);
-    assert_eq!(field.bindings().len(), 2, "the frontier moves");
+    assert_eq!(field.published.len(), 2, "the frontier moves");
 }
 
 /// The end of the other one was taken for its own, and what was left of it was lost without a word.
@@ -89,5 +89,5 @@ fn a_split_that_was_read_past_the_end_that_was_found_is_asked_about_once() {
 
     assert_eq!(field.bound_errors(), []);
     assert_eq!(in_force(&field), "Eab");
-    assert_eq!(field.bindings().len(), 2, "the frontier moves");
+    assert_eq!(field.published.len(), 2, "the frontier moves");
 }

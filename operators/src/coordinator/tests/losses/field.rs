@@ -108,6 +108,8 @@ pub(super) struct Field {
     /// Where splits start that were asked about, and nobody was told.
     starts: Vec<(RequestId, Plot, u64)>,
     pub(super) told: Vec<SourceEvent<Plot>>,
+    /// The ticks that the frontier was let pass.
+    pub(super) published: Vec<Tick>,
     /// Whether questions about what splits are are answered at once.
     pub(super) identified_at_once: bool,
     pub(super) log_answers: bool,
@@ -162,6 +164,7 @@ impl Field {
             judge: Vec::new(),
             starts: Vec::new(),
             told: Vec::new(),
+            published: Vec::new(),
             identified_at_once: true,
             log_answers: true,
             found_answered: true,
@@ -227,11 +230,11 @@ impl Field {
                     }
                 }
                 Intention::Tell(event) => self.told.push(event),
+                Intention::Publish { binding, .. } => self.published.push(binding.tick),
                 Intention::Compact(_)
                 | Intention::AskPast
                 | Intention::Know(..)
                 | Intention::Forget(_)
-                | Intention::Publish { .. }
                 | Intention::Open(_) => {}
             }
         }
