@@ -15,8 +15,9 @@ use timely_splits::epoch::SplitEpoch;
 use timely_splits::fetcher::{DownCause, FetcherDown};
 use timely_splits::health::{FailureKind, Health};
 
-use super::ffi::NativeQueue;
+use super::ffi::{NativeQueue, OnFilled};
 use super::thread::ClientThread;
+use super::turns::Turns;
 use super::wake::WorkerWake;
 use crate::model::{ClientProperties, ClusterId, KafkaPosition, KafkaSplit, Partition, TopicName};
 
@@ -143,6 +144,8 @@ pub(super) struct WorkerLink {
     /// [`HEALTH_WAITING_MAX`] are sent.
     notices: Sender<Notice>,
     wake: Arc<WorkerWake>,
+    /// The clusters whose queues it is to look at.
+    pub(super) turns: Turns,
 }
 
 /// Health that nobody takes is not sent any more while this many notices wait.
@@ -156,8 +159,19 @@ impl WorkerLink {
             worker,
             notices,
             wake: Arc::clone(wake),
+            turns: Turns::default(),
         };
         (Arc::new(link), inbox)
+    }
+
+    /// What the queue of a cluster calls: it has the worker look at it, and wakes it unless that is to come.
+    pub(super) fn on_filled(self: &Arc<Self>, cluster: &ClusterId) -> OnFilled {
+        let (link, cluster) = (Arc::clone(self), cluster.clone());
+        Box::new(move || {
+            if link.turns.give(&cluster) {
+                link.wake.event().raise();
+            }
+        })
     }
 
     /// The worker's wake.

@@ -34,7 +34,9 @@ pub(super) struct Connection {
     /// Splits to be prepared for as soon as there is a queue.
     pub(super) preparing: BTreeSet<KafkaSplit>,
     pub(super) transactions: OpenTransactions,
-    /// How often its queue was consumed.
+    /// How often it had its turn, and how often its queue was consumed.
+    #[cfg(test)]
+    pub(super) turns: usize,
     #[cfg(test)]
     pub(super) consumed: usize,
 }
@@ -52,6 +54,8 @@ impl Connection {
             leaving: BTreeSet::new(),
             preparing: BTreeSet::new(),
             transactions: OpenTransactions::default(),
+            #[cfg(test)]
+            turns: 0,
             #[cfg(test)]
             consumed: 0,
         }

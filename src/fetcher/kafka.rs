@@ -18,6 +18,7 @@ use super::failure::describe;
 use super::ffi::Flow;
 use super::pool::ClientPool;
 use super::table::Reading;
+use super::transactions::LOOK_EVERY;
 use super::wake::WorkerWake;
 use crate::model::{ClusterId, KafkaPosition, KafkaSplit, StreamsMetadata};
 use crate::records::{BatchBuilder, BatchGuard, RecordBatch, RecordParts};
@@ -33,8 +34,8 @@ pub(crate) struct KafkaFetcher {
     builder: BatchBuilder,
     /// The bytes of the batches that were made and are alive.
     in_use: Arc<AtomicUsize>,
-    /// The cluster whose turn it is to be drained first.
-    turn: usize,
+    /// When it is to be looked again at what open transactions hold back.
+    transactions_due: Option<Instant>,
 }
 
 impl KafkaFetcher {
@@ -48,7 +49,7 @@ impl KafkaFetcher {
             backlog: Backlog::default(),
             builder: BatchBuilder::new(),
             in_use: Arc::default(),
-            turn: 0,
+            transactions_due: None,
         }
     }
 
@@ -67,6 +68,8 @@ impl KafkaFetcher {
                     queue,
                     ended,
                 } => {
+                    // Whatever it has by now may have given a turn when there was no queue to be seen yet.
+                    self.link.turns.give(&cluster);
                     let Some(connection) = self.connection(&cluster, client) else {
                         continue;
                     };
@@ -134,9 +137,13 @@ impl KafkaFetcher {
         }
     }
 
-    /// Tells what open transactions hold back.
+    /// Tells now and then what open transactions hold back: that takes a look at every cluster.
     fn tell_transactions(&mut self) {
         let (now, worker) = (Instant::now(), self.link.worker);
+        if self.transactions_due.is_some_and(|due| now < due) {
+            return;
+        }
+        self.transactions_due = Some(now + LOOK_EVERY);
         for (cluster, connection) in &mut self.clusters {
             let health = connection.transactions.tell(cluster, worker, now);
             self.backlog.extend(health.map(Fetched::Health));
@@ -148,11 +155,15 @@ impl KafkaFetcher {
     /// All of it: librdkafka takes a queue for empty while it is being consumed, and fetches more. A queue
     /// that is consumed in part, time and again, grows by a fetch each time.
     ///
-    /// One that is empty is left alone: whatever wakes the worker has it look at the queues of all clusters, and
+    /// One that is empty is left alone: what a turn was given for may have been seen already, and
     /// librdkafka takes much longer to consume nothing than to say that there is nothing. No wake is lost by that:
-    /// whatever takes the last message off a queue has it raise its event again for the next one.
+    /// the next message gives another turn, see [`Turns`](super::turns::Turns).
     fn drain(&mut self, connection: &mut Connection) -> Flow {
         let worker = self.link.worker;
+        #[cfg(test)]
+        {
+            connection.turns += 1;
+        }
         let queue = connection.queue.as_ref();
         let Some(queue) = queue.filter(|queue| !queue.is_empty()) else {
             return Flow::Continue;
@@ -187,7 +198,7 @@ impl KafkaFetcher {
         flow
     }
 
-    /// Hands over what is in the backlog and then what is on the queues, each in its turn, until that is
+    /// Hands over what is in the backlog and then what is on the queues of clusters in their turns, until that is
     /// `bytes_max`.
     fn poll_all(
         &mut self,
@@ -209,21 +220,33 @@ impl KafkaFetcher {
             return Polled::More;
         }
         let mut polled = Polled::Drained;
-        let first = self.turn % clusters.len().max(1);
-        // From the one whose turn it is to the last, and then those before it.
-        for (skipped, taken) in [(first, usize::MAX), (0, first)] {
-            let turns = clusters.values_mut().enumerate().skip(skipped).take(taken);
-            for (turn, connection) in turns {
-                self.turn = turn + 1;
-                if self.drain(connection) == Flow::Stop {
-                    polled = Polled::More;
-                }
-                if !has_room(&mut self.backlog) {
-                    return Polled::More;
-                }
+        // As many as have a turn at the beginning: who gives one later wakes the worker.
+        for _ in 0..self.link.turns.count() {
+            // Taken before the look, so that what comes during it gives another one.
+            let Some(cluster) = self.link.turns.take() else {
+                break;
+            };
+            let Some(connection) = clusters.get_mut(&cluster) else {
+                continue;
+            };
+            if self.drain(connection) == Flow::Stop {
+                self.link.turns.give(&cluster);
+                polled = Polled::More;
+            }
+            if !has_room(&mut self.backlog) {
+                return Polled::More;
             }
         }
         polled
+    }
+
+    /// Gives a turn to all clusters that have something, as if their queues had told of it.
+    fn look_at_all(&self) {
+        for (cluster, connection) in &self.clusters {
+            if (connection.queue.as_ref()).is_some_and(|queue| !queue.is_empty()) {
+                self.link.turns.give(cluster);
+            }
+        }
     }
 }
 
@@ -322,8 +345,10 @@ impl SplitFetcher<KafkaSplit> for KafkaFetcher {
             // it, behind records: it is heard when there is room for them.
             return Polled::Drained;
         }
-        self.link.wake().looks();
-        // 2. The clusters in turn, so that none waits behind a busier one for ever.
+        if self.link.wake().looks() {
+            self.look_at_all();
+        }
+        // 2. The clusters that have something in turn, so that none waits behind a busier one for ever.
         let mut clusters = std::mem::take(&mut self.clusters);
         let polled = self.poll_all(&mut clusters, bytes_max, fetched);
         self.clusters = clusters;

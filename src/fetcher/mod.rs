@@ -20,6 +20,7 @@ mod table;
 mod tests;
 mod thread;
 mod transactions;
+mod turns;
 mod wake;
 
 pub(crate) use self::kafka::KafkaFetcher;

@@ -12,7 +12,7 @@ use super::ffi::{
     CLOSE_WAIT_MAX, ClientKind, NativeClient, NativeError, NativeEvent, NativeQueue, StartReading,
 };
 use crate::metadata::secret::{ResolvedProperties, SecretError};
-use crate::model::{KafkaPosition, KafkaSplit};
+use crate::model::{ClusterId, KafkaPosition, KafkaSplit};
 
 /// The most that is taken of one queue of the client's own at a time.
 const EVENTS_MAX: usize = 1024;
@@ -102,8 +102,9 @@ impl Open {
     }
 
     /// Makes the queue of a worker.
-    pub(super) fn join(&mut self, link: &WorkerLink) -> Arc<NativeQueue> {
-        let queue = Arc::new(NativeQueue::raising(&self.client, link.wake().event()));
+    pub(super) fn join(&mut self, cluster: &ClusterId, link: &Arc<WorkerLink>) -> Arc<NativeQueue> {
+        let on_filled = link.on_filled(cluster);
+        let queue = Arc::new(NativeQueue::telling(&self.client, on_filled));
         self.queues.insert(link.worker, Arc::clone(&queue));
         queue
     }

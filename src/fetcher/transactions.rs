@@ -11,7 +11,7 @@ use crate::model::{ClusterId, KafkaSplit, Offset};
 const TELL_AFTER: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether there is one to tell of: that takes a look at every split.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Splits of one worker and cluster that were read to their last stable offset, with more behind it.
 ///

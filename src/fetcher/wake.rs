@@ -9,16 +9,18 @@ use std::time::{Duration, Instant};
 
 use super::ffi::{EventFd, raised};
 
-/// How often an operator that did not look is woken anyway: lost wake-ups of librdkafka have been reported,
-/// and one would stall its splits for ever.
+/// How often an operator looks at all of its queues, whether or not they have a turn, and is woken for it if it
+/// does nothing meanwhile: lost wake-ups of librdkafka have been reported, and one would stall its splits for ever.
 const FALLBACK: Duration = Duration::from_millis(500);
 
 /// Wakes the operator of one worker.
 pub(super) struct WorkerWake {
-    /// Raised by the worker's queues.
+    /// Raised when a cluster has a turn.
     event: Arc<EventFd>,
     /// Whether the operator has looked at its queues since it was last asked.
     looked: AtomicBool,
+    /// Whether it is to look at all of them.
+    all: AtomicBool,
     activate: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -40,19 +42,21 @@ impl WorkerWake {
         Ok(Self {
             event: Arc::new(EventFd::new()?),
             looked: AtomicBool::new(false),
+            all: AtomicBool::new(false),
             activate,
         })
     }
 
-    /// The event that queues raise.
+    /// The event that whoever gives a turn raises.
     pub(super) fn event(&self) -> &Arc<EventFd> {
         &self.event
     }
 
-    /// Says that the operator looks at its queues.
-    pub(super) fn looks(&self) {
-        // It orders nothing: what is looked at is locked by itself.
+    /// Says that the operator looks at its queues; says whether it is to look at all of them.
+    pub(super) fn looks(&self) -> bool {
+        // They order nothing: what is looked at is locked by itself.
         self.looked.store(true, Ordering::Relaxed);
+        self.all.swap(false, Ordering::Relaxed)
     }
 
     /// Wakes the operator.
@@ -147,6 +151,9 @@ fn run(shared: &Shared) {
             if is_raised {
                 // Lowered first: what is raised after this is seen at the next round.
                 worker.event.lower();
+            }
+            if all {
+                worker.all.store(true, Ordering::Relaxed);
             }
             let is_late = all && !worker.looked.swap(false, Ordering::Relaxed);
             if is_raised || is_late {

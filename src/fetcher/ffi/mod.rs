@@ -22,7 +22,7 @@ mod wake;
 pub(crate) use self::assignment::StartReading;
 pub(crate) use self::client::{CLOSE_WAIT_MAX, ClientKind, NativeClient, NativeError};
 pub(crate) use self::consume::{Flow, NativeRecord, NativeTopic, Receiver, TopicKey};
-pub(crate) use self::queue::{NativeEvent, NativeQueue, Said};
+pub(crate) use self::queue::{NativeEvent, NativeQueue, OnFilled, Said};
 pub(crate) use self::wake::{EventFd, raised};
 
 use std::ffi::{CStr, CString, c_char};

@@ -1,6 +1,7 @@
 //! Queues of a client, and the events on them.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
+use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +10,40 @@ use rdkafka_sys as sys;
 
 use super::client::{NativeClient, NativeError};
 use super::text_at;
-use super::wake::EventFd;
+
+/// What is called when something comes to a queue that is empty, on a thread of librdkafka's and with the queue
+/// locked: it is quick, waits for nobody who may want that lock, and does not panic, which would end the process.
+pub(crate) type OnFilled = Box<dyn Fn() + Send + Sync>;
 
 /// A queue of a client.
 ///
 /// # Invariants
 ///
 /// The queue is destroyed before its client, which it keeps alive.
-#[derive(Debug)]
 pub(crate) struct NativeQueue {
     raw: NonNull<sys::rd_kafka_queue_t>,
     client: Arc<NativeClient>,
-    /// The event that the queue raises, which outlives it.
-    event: Option<Arc<EventFd>>,
+    /// What the queue calls, which outlives it.
+    on_filled: Option<Arc<OnFilled>>,
+}
+
+impl fmt::Debug for NativeQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeQueue")
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Calls what is to be called when a queue is filled.
+///
+/// # Safety
+///
+/// `on_filled` points to an [`OnFilled`] that lives during the call.
+unsafe extern "C" fn filled(_client: *mut sys::rd_kafka_t, on_filled: *mut c_void) {
+    // SAFETY: the caller promises it.
+    let on_filled = unsafe { &*on_filled.cast::<OnFilled>() };
+    on_filled();
 }
 
 // SAFETY: librdkafka's queues are locked inside and made to be used from any thread.
@@ -51,22 +73,18 @@ impl NativeQueue {
         Self::of(client, raw)
     }
 
-    /// A queue of its own that raises `event` when there is something on it after it was found
-    /// empty.
-    pub(crate) fn raising(client: &Arc<NativeClient>, event: &Arc<EventFd>) -> Self {
+    /// A queue of its own that calls `on_filled` whenever something comes to it while it is empty.
+    ///
+    /// Each time: librdkafka remembers nothing of what it has called. What is consumed and not taken is put back,
+    /// and comes to the queue as well.
+    pub(crate) fn telling(client: &Arc<NativeClient>, on_filled: OnFilled) -> Self {
         let mut queue = Self::new(client);
-        let once = 1_u64.to_ne_bytes();
-        // SAFETY: queue and descriptor are alive, the latter until the queue is not written to any
-        // more; the payload is copied during the call.
-        unsafe {
-            sys::rd_kafka_queue_io_event_enable(
-                queue.raw(),
-                event.raw(),
-                once.as_ptr().cast(),
-                once.len(),
-            );
-        }
-        queue.event = Some(Arc::clone(event));
+        let on_filled = Arc::new(on_filled);
+        let opaque = Arc::as_ptr(&on_filled).cast_mut().cast();
+        // SAFETY: the queue is alive. What it calls lives, at this address, until the queue is told to call nothing
+        // any more, which is before it is dropped; it is shared only, as its type allows between threads.
+        unsafe { sys::rd_kafka_queue_cb_event_enable(queue.raw(), Some(filled), opaque) };
+        queue.on_filled = Some(on_filled);
         queue
     }
 
@@ -74,7 +92,7 @@ impl NativeQueue {
         Some(Self {
             raw: NonNull::new(raw)?,
             client: Arc::clone(client),
-            event: None,
+            on_filled: None,
         })
     }
 
@@ -114,10 +132,10 @@ impl NativeQueue {
 impl Drop for NativeQueue {
     fn drop(&mut self) {
         // SAFETY: this is our reference, given up once. Partitions may hold the queue a little
-        // longer, so it is told first to leave the descriptor alone.
+        // longer, so it is told first to call nothing: it waits for a call that is under way, with its lock.
         unsafe {
-            if self.event.is_some() {
-                sys::rd_kafka_queue_io_event_enable(self.raw(), -1, ptr::null(), 0);
+            if self.on_filled.is_some() {
+                sys::rd_kafka_queue_cb_event_enable(self.raw(), None, ptr::null_mut());
             }
             sys::rd_kafka_queue_destroy(self.raw());
         }

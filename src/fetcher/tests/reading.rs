@@ -74,6 +74,45 @@ fn a_queue_is_consumed_only_if_something_is_on_it() {
     worker.until("a wake", |worker| worker.count(&split) == 2);
 }
 
+/// Whatever woke the worker had it look at the queues of all clusters.
+#[test]
+fn a_cluster_is_looked_at_only_if_it_has_something() {
+    let (busy, idle) = (Broker::with_topic("t", 1), Broker::with_topic("t", 1));
+    let pool = pool();
+    let mut worker = Worker::new(&pool, 0);
+    let clusters = [
+        ("busy", busy.properties()),
+        ("idle", idle.properties()),
+        ("other", idle.properties()),
+    ];
+    worker.adopt(1, &metadata("t", &clusters));
+    idle.write("t", 0, 1);
+    let split_of = |cluster| split(cluster, "t", 0);
+    for (cluster, _) in &clusters {
+        worker.assign(&split_of(cluster), 1, at(0));
+    }
+    let read = |of: &Worker, cluster| of.count(&split_of(cluster)) == 1;
+    worker.until("what there is", |worker| {
+        ["idle", "other"]
+            .iter()
+            .all(|cluster| read(worker, cluster))
+    });
+
+    let turns = |of: &Worker, cluster| of.fetcher.clusters[&split_of(cluster).cluster].turns;
+    let before = ["busy", "idle", "other"].map(|cluster| turns(&worker, cluster));
+    busy.write("t", 0, 1);
+    worker.until("a record", |worker| read(worker, "busy"));
+    for _ in 0..1_000 {
+        worker.poll(1 << 20);
+    }
+
+    let after = ["busy", "idle", "other"].map(|cluster| turns(&worker, cluster));
+    let [busy_turns, rest @ ..] = [0, 1, 2].map(|index| after[index] - before[index]);
+    // And for what says that nothing is after a record, if that comes so late.
+    assert!((1..=2).contains(&busy_turns), "{busy_turns} turns");
+    assert!(rest.iter().all(|more| *more <= 1), "{rest:?} turns");
+}
+
 #[test]
 fn a_record_keeps_its_key_time_and_headers_and_null_differs_from_empty() {
     let broker = Broker::with_topic("t", 1);

@@ -1,6 +1,7 @@
 //! The lives of a client: how each begins and ends, and what the workers are told of it.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::time::Instant;
 
 use timely_splits::fetcher::DownCause;
@@ -124,12 +125,14 @@ impl ClientThread {
     }
 
     /// Makes a worker's queue, if there is a client, and tells the worker.
-    pub(super) fn introduce(&mut self, link: &WorkerLink, ended: Option<LifeEnd>) {
+    pub(super) fn introduce(&mut self, link: &Arc<WorkerLink>, ended: Option<LifeEnd>) {
+        let open = self.open.as_mut();
+        let queue = open.map(|open| open.join(&self.cluster, link));
         link.tell(Notice::Opened {
             cluster: self.cluster.clone(),
             client: self.number,
             life: self.life,
-            queue: self.open.as_mut().map(|open| open.join(link)),
+            queue,
             ended,
         });
     }
