@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use timely_kafka::model::{
-    ClusterId, KafkaIdentity, KafkaPosition, KafkaSplit, Offset, Partition, StreamsMetadata,
-    TopicName,
+    ClusterId, KafkaIdentity, KafkaPosition, KafkaSplit, Offset, Partition, SharedMetadata,
+    StreamsMetadata, TopicName,
 };
 use timely_kafka::records::{BatchBuilder, RecordBatch};
 use timely_splits::discovery::{DiscoveryEvent, DiscoveryRequest, FoundSplit, SplitDiscovery};
@@ -90,7 +90,7 @@ impl PreparedFetcher {
 impl SplitFetcher<KafkaSplit> for PreparedFetcher {
     type Batch = RecordBatch;
 
-    fn adopt(&mut self, _epoch: MetadataEpoch, _metadata: &StreamsMetadata) {}
+    fn adopt(&mut self, _epoch: MetadataEpoch, _metadata: &SharedMetadata) {}
 
     fn assign(&mut self, split: &KafkaSplit, split_epoch: SplitEpoch, start: &KafkaPosition) {
         let number = usize::try_from(start.next.get() / RECORDS).unwrap_or(usize::MAX);
@@ -161,7 +161,7 @@ impl PreparedDiscovery {
     pub(crate) fn new(metadata: StreamsMetadata, waker: Waker) -> Self {
         waker.wake();
         Self {
-            events: VecDeque::from([DiscoveryEvent::Metadata(metadata)]),
+            events: VecDeque::from([DiscoveryEvent::Metadata(metadata.into())]),
             waker,
         }
     }

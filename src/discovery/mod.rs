@@ -53,8 +53,8 @@ use self::streams::SubscribedStreams;
 use crate::metadata::thread::{MetadataOptions, MetadataThread};
 use crate::metadata::{MetadataService, Subscription};
 use crate::model::{
-    ClientProperties, ClusterId, KafkaIdentity, KafkaPosition, KafkaSplit, StartRules, StopAt,
-    StreamsMetadata,
+    ClientProperties, ClusterId, KafkaIdentity, KafkaPosition, KafkaSplit, SharedMetadata,
+    StartRules, StopAt, StreamsMetadata,
 };
 
 /// The most events that wait to be polled; a control thread that has more to say waits.
@@ -122,8 +122,10 @@ pub(crate) struct KafkaDiscovery {
     /// Ends the asking of the metadata service.
     _metadata: Option<MetadataThread>,
     /// What was last discovered.
-    metadata: StreamsMetadata,
+    metadata: SharedMetadata,
     clusters: BTreeMap<ClusterId, Listed>,
+    /// Listed clusters of which no thread could be started.
+    threadless: BTreeSet<ClusterId>,
     /// Of clusters that are not listed, or not yet: positions of theirs wait there, if they are to be
     /// committed, for the control thread that ends or the one to come. Bounded: under the next metadata
     /// only the ones are left whose thread has not ended.
@@ -169,8 +171,9 @@ impl KafkaDiscovery {
             events,
             own,
             _metadata: metadata,
-            metadata: StreamsMetadata::new(),
+            metadata: StreamsMetadata::new().into(),
             clusters: BTreeMap::new(),
+            threadless: BTreeSet::new(),
             absent: BTreeMap::new(),
             common: Common {
                 claims: Arc::default(),
@@ -188,14 +191,11 @@ impl KafkaDiscovery {
     ///
     /// Of the others nothing is asked and nothing is reported: what they have said stands. If each was
     /// asked at the changes of all, one that answers slowly would never be about the metadata of its time.
-    fn discover(&mut self, epoch: MetadataEpoch, metadata: StreamsMetadata) {
-        let changed = self.metadata.changed_clusters(&metadata).into_iter();
-        let mut changed: BTreeSet<_> = changed.cloned().collect();
+    fn discover(&mut self, epoch: MetadataEpoch, metadata: SharedMetadata) {
+        let mut changed = self.metadata.changes(&metadata);
         self.metadata = metadata;
         // A thread that could not be started is tried again.
-        let threadless = self.metadata.clusters.keys();
-        let threadless = threadless.filter(|cluster| !self.clusters.contains_key(*cluster));
-        changed.extend(threadless.cloned());
+        changed.append(&mut self.threadless);
         for cluster in &changed {
             if !self.metadata.lists_cluster(cluster) {
                 self.remove(cluster);
@@ -251,6 +251,7 @@ impl KafkaDiscovery {
                 Ok(inbox) => inbox,
                 Err(error) => {
                     let health = no_thread(&format!("cluster {cluster}"), &error);
+                    self.threadless.insert(cluster.clone());
                     return self.own.push_back(health);
                 }
             },

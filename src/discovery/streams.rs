@@ -10,7 +10,7 @@ use crate::metadata::subscription::Selected;
 use crate::metadata::thread::MetadataEvent;
 use crate::metadata::{DidYouMean, Subscription};
 use crate::model::words::some_of;
-use crate::model::{StreamId, StreamsMetadata};
+use crate::model::{SharedMetadata, StreamId, StreamsMetadata};
 
 /// The subject of health about the metadata service.
 const SERVICE: &str = "metadata service";
@@ -24,6 +24,8 @@ pub(super) struct SubscribedStreams {
     subscription: Subscription,
     outlet: Outlet,
     voice: Voice,
+    /// What is read by the latest answer.
+    last: Option<SharedMetadata>,
     /// The subjects that are waited for by the latest answer.
     waiting: Vec<String>,
 }
@@ -34,6 +36,7 @@ impl SubscribedStreams {
             subscription,
             voice: Voice::new(outlet.clone()),
             outlet,
+            last: None,
             waiting: Vec::new(),
         }
     }
@@ -68,8 +71,12 @@ impl SubscribedStreams {
     fn answered(&mut self, metadata: &StreamsMetadata) -> Result<(), Unheard> {
         let selected = self.subscription.select(metadata);
         let waited_for = waited_for(&selected);
-        self.outlet
-            .send(DiscoveryEvent::Metadata(selected.metadata))?;
+        let shared = match &self.last {
+            Some(last) => last.followed_by(selected.metadata),
+            None => selected.metadata.into(),
+        };
+        self.last = Some(shared.clone());
+        self.outlet.send(DiscoveryEvent::Metadata(shared))?;
         for subject in &self.waiting {
             if !waited_for.iter().any(|(waiting, _)| waiting == subject) {
                 self.voice.well(subject, "the metadata describes it")?;

@@ -11,22 +11,24 @@ use timely_splits::fetcher::{DownCause, Fetched, FetcherDown, Polled, Prepared, 
 use timely_splits::health::FailureKind;
 
 use super::backlog::Backlog;
-use super::client::{Life, LifeEnd, Notice, PartitionName, WorkerLink};
+use super::client::{DataClient, Life, LifeEnd, Notice, PartitionName, WorkerLink};
 use super::connection::Connection;
 use super::drain::{Drain, KafkaFetched};
 use super::failure::describe;
 use super::ffi::Flow;
-use super::pool::ClientPool;
+use super::pool::{ClientPool, Told};
 use super::table::Reading;
 use super::transactions::LOOK_EVERY;
 use super::wake::WorkerWake;
-use crate::model::{ClusterId, KafkaPosition, KafkaSplit, StreamsMetadata};
+use crate::model::{ClusterId, KafkaPosition, KafkaSplit, SharedMetadata};
 use crate::records::{BatchBuilder, BatchGuard, RecordBatch, RecordParts};
 
 /// Reads the splits of one worker through the clients of its process.
 #[derive(Debug)]
 pub(crate) struct KafkaFetcher {
     pool: Arc<ClientPool>,
+    /// What the pool told of the clients in `clusters`.
+    told: Told,
     link: Arc<WorkerLink>,
     notices: Receiver<Notice>,
     pub(super) clusters: BTreeMap<ClusterId, Connection>,
@@ -36,6 +38,9 @@ pub(crate) struct KafkaFetcher {
     in_use: Arc<AtomicUsize>,
     /// When it is to be looked again at what open transactions hold back.
     transactions_due: Option<Instant>,
+    /// How often a cluster got another client, or lost it.
+    #[cfg(test)]
+    pub(super) changes: usize,
 }
 
 impl KafkaFetcher {
@@ -43,6 +48,7 @@ impl KafkaFetcher {
         let (link, notices) = WorkerLink::new(worker, wake);
         Self {
             pool,
+            told: Told::nothing(),
             link,
             notices,
             clusters: BTreeMap::new(),
@@ -50,6 +56,8 @@ impl KafkaFetcher {
             builder: BatchBuilder::new(),
             in_use: Arc::default(),
             transactions_due: None,
+            #[cfg(test)]
+            changes: 0,
         }
     }
 
@@ -107,6 +115,30 @@ impl KafkaFetcher {
         self.clusters
             .get_mut(cluster)
             .filter(|connection| connection.client.number == client)
+    }
+
+    /// A cluster has another client than before, or none any more.
+    fn change(&mut self, cluster: ClusterId, client: Option<Arc<DataClient>>) {
+        #[cfg(test)]
+        {
+            self.changes += 1;
+        }
+        let mut connection = client.map(|client| Connection::new(client, &self.link));
+        if let Some(mut left) = self.clusters.remove(&cluster) {
+            let why = match &connection {
+                Some(_) => "the properties of its cluster changed, and its client with them",
+                None => "its cluster is not listed",
+            };
+            self.backlog.extend(left.lose(&LifeEnd::failed(why)));
+            if let Some(next) = &mut connection {
+                // What a person was told of them is to be told when it is over.
+                next.transactions = std::mem::take(&mut left.transactions);
+            }
+            left.leave(self.link.worker);
+        }
+        if let Some(connection) = connection {
+            self.clusters.insert(cluster, connection);
+        }
     }
 
     /// Carries out what was held: of one partition, or of all.
@@ -253,31 +285,15 @@ impl KafkaFetcher {
 impl SplitFetcher<KafkaSplit> for KafkaFetcher {
     type Batch = RecordBatch;
 
-    fn adopt(&mut self, epoch: MetadataEpoch, metadata: &StreamsMetadata) {
-        let (clients, health) = self.pool.adopt(epoch, metadata);
-        self.backlog.extend(health.into_iter().map(Fetched::Health));
-        let worker = self.link.worker;
-        let mut before = std::mem::take(&mut self.clusters);
-        for (cluster, client) in clients {
-            let connection = match before.remove(&cluster) {
-                Some(kept) if kept.client.number == client.number => kept,
-                Some(mut swapped) => {
-                    let why = "the properties of its cluster changed, and its client with them";
-                    self.backlog.extend(swapped.lose(&LifeEnd::failed(why)));
-                    let mut connection = Connection::new(client, &self.link);
-                    // What a person was told of them is to be told when it is over.
-                    connection.transactions = std::mem::take(&mut swapped.transactions);
-                    swapped.leave(worker);
-                    connection
-                }
-                None => Connection::new(client, &self.link),
-            };
-            self.clusters.insert(cluster, connection);
+    fn adopt(&mut self, epoch: MetadataEpoch, metadata: &SharedMetadata) {
+        let changes = self.pool.adopt(epoch, metadata, &mut self.told);
+        let health = changes.health.into_iter().map(Fetched::Health);
+        self.backlog.extend(health);
+        for cluster in changes.gone {
+            self.change(cluster, None);
         }
-        for mut left in before.into_values() {
-            self.backlog
-                .extend(left.lose(&LifeEnd::failed("its cluster is not listed")));
-            left.leave(worker);
+        for (cluster, client) in changes.come {
+            self.change(cluster, Some(client));
         }
         if !self.backlog.is_empty() {
             self.link.wake().wake();

@@ -1,6 +1,6 @@
 //! The clients that the workers of one process share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::kafka::KafkaFetcher;
 use super::settings::Settings;
 use super::wake::{Waker, WorkerWake};
 use crate::memory::{ClientCount, Sharers};
-use crate::model::{ClientProperties, ClusterId, StreamsMetadata};
+use crate::model::{ClientProperties, ClusterId, SharedMetadata, StreamsMetadata};
 
 /// One client a cluster, shared by the workers of a process that read one source.
 ///
@@ -33,12 +33,63 @@ pub(crate) struct ClientPool {
 #[derive(Debug)]
 struct State {
     epoch: MetadataEpoch,
+    metadata: SharedMetadata,
     clients: BTreeMap<ClusterId, (ClientProperties, Arc<DataClient>)>,
+    /// The clusters of `clients`, by the numbers of these, which only grow.
+    by_number: BTreeMap<u64, ClusterId>,
+    /// Listed clusters of which no thread could be started: it is tried again.
+    threadless: BTreeSet<ClusterId>,
     /// How many they are, for the shares of those to come.
     count: ClientCount,
     /// The ends of the clients that were started and are not known to be over.
     ends: Vec<Ended>,
     started: u64,
+}
+
+/// What a worker was told of the clients.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// The metadata that they were of.
+    metadata: SharedMetadata,
+    /// The number of the last one that had been started.
+    started: u64,
+}
+
+impl Told {
+    pub(super) fn nothing() -> Self {
+        Self {
+            metadata: StreamsMetadata::new().into(),
+            started: 0,
+        }
+    }
+}
+
+/// How the clients differ from what a worker was told.
+#[derive(Debug)]
+pub(super) struct ClientChanges {
+    /// The clusters that have none.
+    pub(super) gone: BTreeSet<ClusterId>,
+    /// Those that have another one than before, if they had any.
+    pub(super) come: Vec<(ClusterId, Arc<DataClient>)>,
+    /// What a person should know of it.
+    pub(super) health: Vec<Health>,
+}
+
+impl State {
+    fn remove(&mut self, cluster: &ClusterId) {
+        if let Some((_, client)) = self.clients.remove(cluster) {
+            self.by_number.remove(&client.number);
+        }
+    }
+
+    /// Drops the ends that are over: when there may be as many of them as there are clients, so that each is
+    /// looked at a few times.
+    fn drop_ends(&mut self) {
+        if self.ends.len() > 2 * self.clients.len() {
+            let over = Err(crossbeam_channel::TryRecvError::Disconnected);
+            self.ends.retain(|end| end.try_recv() != over);
+        }
+    }
 }
 
 impl ClientPool {
@@ -50,7 +101,10 @@ impl ClientPool {
     pub(crate) fn new(settings: Settings) -> io::Result<Arc<Self>> {
         let state = State {
             epoch: MetadataEpoch::default(),
+            metadata: StreamsMetadata::new().into(),
             clients: BTreeMap::new(),
+            by_number: BTreeMap::new(),
+            threadless: BTreeSet::new(),
             count: settings.memory.clients(),
             ends: Vec::new(),
             started: 0,
@@ -78,67 +132,82 @@ impl ClientPool {
         Ok(KafkaFetcher::new(Arc::clone(self), worker, &wake))
     }
 
-    /// The clients of `metadata`, or of newer metadata that another worker has adopted already, and
-    /// what a person should know of the change.
+    /// What changed of the clients since a worker was last told: they are those of `metadata`, or of newer
+    /// metadata that another worker has adopted already.
+    ///
+    /// That is a matter of what changed, and not of how many there are.
     pub(super) fn adopt(
         &self,
         epoch: MetadataEpoch,
-        metadata: &StreamsMetadata,
-    ) -> (BTreeMap<ClusterId, Arc<DataClient>>, Vec<Health>) {
+        metadata: &SharedMetadata,
+        told: &mut Told,
+    ) -> ClientChanges {
         let mut state = self.state();
         let mut health = Vec::new();
         if epoch > state.epoch {
             state.epoch = epoch;
             self.change(&mut state, metadata, &mut health);
         }
-        let clients = state
-            .clients
-            .iter()
-            .map(|(cluster, (_, client))| (cluster.clone(), Arc::clone(client)))
-            .collect();
-        (clients, health)
+        let mut gone = told.metadata.changes(&state.metadata);
+        gone.retain(|cluster| !state.clients.contains_key(cluster));
+        let come = state.by_number.range(told.started + 1..);
+        let come = come.map(|(_, cluster)| {
+            let (_, client) = &state.clients[cluster];
+            (cluster.clone(), Arc::clone(client))
+        });
+        let come = come.collect();
+        *told = Told {
+            metadata: state.metadata.clone(),
+            started: state.started,
+        };
+        ClientChanges { gone, come, health }
     }
 
-    fn change(&self, state: &mut State, metadata: &StreamsMetadata, health: &mut Vec<Health>) {
-        state
-            .ends
-            .retain(|end| end.try_recv() != Err(crossbeam_channel::TryRecvError::Disconnected));
-        let topics = metadata.topics();
-        // A client that stays keeps its share: the limit has no setter, and another client would lose
-        // what this one has fetched.
-        let own = topics
-            .keys()
-            .filter(|cluster| metadata.clusters.contains_key(**cluster))
-            .count();
-        let clients = state.count.set(own);
+    fn change(&self, state: &mut State, metadata: &SharedMetadata, health: &mut Vec<Health>) {
+        state.drop_ends();
+        let mut changed = state.metadata.changes(metadata);
+        state.metadata = metadata.clone();
+        changed.append(&mut state.threadless);
+        let mut starting = Vec::new();
+        for cluster in changed {
+            let reached = metadata.clusters.get(&cluster);
+            let reached = reached.filter(|_| metadata.lists_cluster(&cluster));
+            let before = state.clients.get(&cluster);
+            let stays = before
+                .zip(reached)
+                .is_some_and(|((properties, _), reached)| {
+                    // A client that stays keeps its share: the limit has no setter, and another client would lose
+                    // what this one has fetched.
+                    *properties == reached.properties
+                });
+            if stays {
+                continue;
+            }
+            state.remove(&cluster);
+            starting.extend(reached.map(|reached| (cluster, reached)));
+        }
+        let clients = state.count.set(state.clients.len() + starting.len());
         let workers = self.waker.count();
-        let mut before = std::mem::take(&mut state.clients);
-        for (cluster, reached) in &metadata.clusters {
-            if !topics.contains_key(cluster) {
-                continue;
-            }
-            let kept = before
-                .remove(cluster)
-                .filter(|(properties, _)| *properties == reached.properties);
-            if let Some(kept) = kept {
-                state.clients.insert(cluster.clone(), kept);
-                continue;
-            }
-            state.started += 1;
+        for (cluster, reached) in starting {
             let sharers = Sharers { clients, workers };
             let properties = self.settings.data(&reached.properties, sharers);
-            let started = DataClient::start(state.started, cluster, properties);
+            let started = DataClient::start(state.started + 1, &cluster, properties);
             match started {
                 Ok((client, end)) => {
+                    state.started += 1;
                     state.ends.push(end);
+                    state.by_number.insert(state.started, cluster.clone());
                     let entry = (reached.properties.clone(), client);
-                    state.clients.insert(cluster.clone(), entry);
+                    state.clients.insert(cluster, entry);
                 }
-                Err(error) => health.push(Health::new(
-                    format!("cluster {cluster}"),
-                    HealthStatus::Failing(FailureKind::Transient),
-                    format!("the thread of its client cannot be started: {error}"),
-                )),
+                Err(error) => {
+                    health.push(Health::new(
+                        format!("cluster {cluster}"),
+                        HealthStatus::Failing(FailureKind::Transient),
+                        format!("the thread of its client cannot be started: {error}"),
+                    ));
+                    state.threadless.insert(cluster);
+                }
             }
         }
     }
@@ -155,6 +224,7 @@ impl ClientPool {
         let ends = {
             let mut state = self.state();
             state.clients.clear();
+            state.by_number.clear();
             state.count.set(0);
             std::mem::take(&mut state.ends)
         };

@@ -8,6 +8,7 @@ mod position;
 mod properties;
 mod removal;
 pub(crate) mod rules;
+mod shared;
 mod split;
 mod start;
 mod stop;
@@ -24,6 +25,9 @@ pub use self::position::{KafkaPosition, LeaderEpoch, Offset};
 pub use self::properties::ClientProperties;
 pub(crate) use self::properties::is_secret;
 pub use self::removal::OnRemoval;
+pub use self::shared::SharedMetadata;
+#[cfg(test)]
+pub(crate) use self::shared::WALKS;
 pub use self::split::{Generation, KafkaClusterId, KafkaIdentity, KafkaSplit, Partition, TopicId};
 pub use self::start::{StartAt, StartRules};
 pub use self::stop::StopAt;

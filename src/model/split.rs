@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use serde::{Deserialize, Serialize};
 use timely_splits::split::Split;
 
-use super::{ClusterId, KafkaPosition, StreamsMetadata, TopicName};
+use super::{ClusterId, KafkaPosition, SharedMetadata, TopicName};
 
 /// The number of a partition in its topic, from zero.
 #[derive(
@@ -73,7 +73,7 @@ impl Display for KafkaSplit {
 impl Split for KafkaSplit {
     type Position = KafkaPosition;
     type Identity = KafkaIdentity;
-    type Metadata = StreamsMetadata;
+    type Metadata = SharedMetadata;
 
     fn contradicts(known: &KafkaIdentity, found: &KafkaIdentity) -> bool {
         fn differ<I: PartialEq>(known: Option<&I>, found: Option<&I>) -> bool {

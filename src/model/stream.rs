@@ -325,7 +325,7 @@ impl StreamsMetadata {
     }
 
     /// The same by cluster.
-    fn listed(&self) -> BTreeMap<&ClusterId, BTreeSet<&TopicName>> {
+    pub(super) fn listed(&self) -> BTreeMap<&ClusterId, BTreeSet<&TopicName>> {
         let mut topics = self.topics();
         topics.retain(|cluster, topics| self.clusters.contains_key(*cluster) && !topics.is_empty());
         topics

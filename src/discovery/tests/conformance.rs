@@ -9,7 +9,7 @@ use timely_splits::wake::Waker;
 use super::*;
 use crate::embedded::EmbeddedRecord;
 use crate::metadata::MetadataError;
-use crate::model::{KafkaPosition, Offset};
+use crate::model::{KafkaPosition, Offset, SharedMetadata};
 
 const TOPICS: [&str; 3] = ["zero", "one", "two"];
 
@@ -69,13 +69,13 @@ impl DiscoveryRig for Rig {
         split("east", TOPICS[index], 0)
     }
 
-    fn metadata(&self, splits: &[KafkaSplit]) -> StreamsMetadata {
+    fn metadata(&self, splits: &[KafkaSplit]) -> SharedMetadata {
         let topics: Vec<&str> = splits.iter().map(|split| split.topic.as_str()).collect();
-        orders(&[("east", self.cluster.client_properties(), &topics)])
+        orders(&[("east", self.cluster.client_properties(), &topics)]).into()
     }
 
     fn announce(&mut self, splits: &[KafkaSplit]) {
-        *self.announced.lock().unwrap() = self.metadata(splits);
+        *self.announced.lock().unwrap() = StreamsMetadata::clone(&self.metadata(splits));
     }
 
     fn start(&self, _split: &KafkaSplit) -> KafkaPosition {

@@ -81,7 +81,7 @@ impl Watched {
         self.epoch = self.epoch.next();
         self.discovery.request(DiscoveryRequest::Discover {
             epoch: self.epoch,
-            metadata: metadata.clone(),
+            metadata: metadata.clone().into(),
         });
         self.epoch
     }
@@ -187,7 +187,7 @@ fn partitions_are_found_with_the_ids_of_their_cluster_and_topic() {
     watched.discover(&told);
     let found = watched.found("east");
 
-    assert_eq!(told, metadata);
+    assert_eq!(*told, metadata);
     assert_eq!(
         names(&found),
         ["east/orders/0", "east/orders/1", "east/retry/0"]

@@ -38,6 +38,77 @@ fn a_cluster_whose_client_cannot_be_made_says_why_and_the_others_are_read() {
     );
 }
 
+/// Each epoch went through all clusters, in the pool and in the fetcher of each worker.
+#[test]
+fn an_epoch_is_about_the_clusters_that_it_changes() {
+    let pool = pool();
+    let mut workers = [0, 1].map(|index| Worker::new(&pool, index));
+    let nowhere = ClientProperties::new().with("bootstrap.servers", "127.0.0.1:1");
+    let names: Vec<String> = (0..21).map(|number| format!("c{number}")).collect();
+    let of = |count: usize| {
+        let named = names[..count].iter().map(|name| (&**name, nowhere.clone()));
+        metadata("t", &named.collect::<Vec<_>>())
+    };
+    let few = SharedMetadata::from(of(20));
+    let more = few.followed_by(of(21));
+    let answers = [few.clone(), more.clone(), more.followed_by(of(20))];
+
+    let mut all = Vec::new();
+    for (answer, epoch) in answers.iter().zip(1..) {
+        let before = WALKS.get();
+        let epoch = MetadataEpoch(epoch);
+        let changes = workers.each_mut().map(|worker| {
+            let changes = worker.fetcher.changes;
+            worker.fetcher.adopt(epoch, answer);
+            worker.fetcher.changes - changes
+        });
+        let clusters = workers.each_ref().map(|one| one.fetcher.clusters.len());
+        all.push((changes, clusters, WALKS.get() - before));
+    }
+
+    assert_eq!(all[0].0, [20, 20]);
+    assert_eq!(all[1..], [([1, 1], [21, 21], 0), ([1, 1], [20, 20], 0)]);
+}
+
+/// A worker that is late is told of clients of metadata that another one has adopted already.
+#[test]
+fn a_worker_that_skips_epochs_has_the_clients_of_the_last() {
+    let pool = pool();
+    let mut workers = [0, 1].map(|index| Worker::new(&pool, index));
+    let at_port = |port: &str| ClientProperties::new().with("bootstrap.servers", port);
+    let listings: [&[(&str, &str)]; 4] = [
+        &[("a", "127.0.0.1:1"), ("b", "127.0.0.1:1")],
+        &[("b", "127.0.0.1:1"), ("c", "127.0.0.1:1")],
+        &[("a", "127.0.0.1:1"), ("c", "127.0.0.1:2")],
+        &[("a", "127.0.0.1:1")],
+    ];
+    let answers = listings.map(|clusters| {
+        let named = clusters.iter().map(|(name, port)| (*name, at_port(port)));
+        metadata("t", &named.collect::<Vec<_>>())
+    });
+    let numbers = |of: &Worker| {
+        let clusters = of.fetcher.clusters.iter();
+        let named = clusters.map(|(cluster, one)| (cluster.to_string(), one.client.number));
+        named.collect::<Vec<_>>()
+    };
+
+    workers[0].adopt(1, &answers[0]);
+    workers[1].adopt(1, &answers[0]);
+    workers[0].adopt(2, &answers[1]);
+    workers[0].adopt(3, &answers[2]);
+    // What the pool has by now, although it hears of an older epoch.
+    workers[1].adopt(2, &answers[1]);
+    let third = [numbers(&workers[0]), numbers(&workers[1])];
+    workers[0].adopt(4, &answers[3]);
+    workers[1].adopt(3, &answers[2]);
+
+    // Those of a and b, of the first c, and then of a that came back and of the c that is elsewhere.
+    let named = [("a".to_owned(), 4), ("c".to_owned(), 5)];
+    assert_eq!(third, [&named[..], &named]);
+    assert_eq!(numbers(&workers[1]), named[..1]);
+    assert_eq!(numbers(&workers[0]), named[..1]);
+}
+
 /// What was told of one went with the client, so that it was never told that it is over.
 #[test]
 fn a_transaction_that_was_told_is_told_to_be_over_when_its_client_is_swapped() {

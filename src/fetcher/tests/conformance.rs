@@ -41,7 +41,7 @@ impl FetcherRig for Rig {
         split("east", "t", i32::try_from(index).unwrap())
     }
 
-    fn metadata(&self, _splits: &[KafkaSplit]) -> StreamsMetadata {
+    fn metadata(&self, _splits: &[KafkaSplit]) -> SharedMetadata {
         // Less than a client is given by itself, so that few records show the bound.
         let properties = (self.0.properties())
             .with("fetch.message.max.bytes", &FETCH_BYTES_MAX.to_string())
@@ -49,7 +49,7 @@ impl FetcherRig for Rig {
                 "queued.max.messages.kbytes",
                 &(QUEUED_BYTES_MAX / 1024).to_string(),
             );
-        metadata("t", &[("east", properties)])
+        metadata("t", &[("east", properties)]).into()
     }
 
     fn start(&self, _split: &KafkaSplit) -> KafkaPosition {

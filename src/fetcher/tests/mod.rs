@@ -24,7 +24,7 @@ use super::{ClientPool, KafkaFetcher, Settings};
 use crate::memory::MemoryBudget;
 use crate::model::{
     ClientProperties, ClusterId, ClusterMetadata, KafkaPosition, KafkaSplit, KafkaStream, Offset,
-    Partition, StreamId, StreamTopics, StreamsMetadata, TopicName,
+    Partition, SharedMetadata, StreamId, StreamTopics, StreamsMetadata, TopicName, WALKS,
 };
 
 /// Guards against hangs only.
@@ -151,7 +151,8 @@ impl Worker {
     }
 
     fn adopt(&mut self, epoch: u64, metadata: &StreamsMetadata) {
-        self.fetcher.adopt(MetadataEpoch(epoch), metadata);
+        let metadata = metadata.clone().into();
+        self.fetcher.adopt(MetadataEpoch(epoch), &metadata);
     }
 
     fn assign(&mut self, split: &KafkaSplit, epoch: u64, start: KafkaPosition) {

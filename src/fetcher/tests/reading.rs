@@ -261,7 +261,7 @@ fn the_operator_is_woken_once_however_much_comes_before_it_looks() {
     let mut fetcher = pool.fetcher(0, Box::new(activate)).unwrap();
     fetcher.adopt(
         MetadataEpoch(1),
-        &metadata("t", &[("east", broker.properties())]),
+        &metadata("t", &[("east", broker.properties())]).into(),
     );
     fetcher.assign(&split("east", "t", 0), SplitEpoch(1), &at(0));
     broker.write("t", 0, 1);
