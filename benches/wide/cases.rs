@@ -126,6 +126,7 @@ fn reading<'a>(shape: &Shape, clusters: &'a [String], partitions: usize) -> Read
         partitions: shape.partitions,
         await_partitions: partitions,
         await_records: 0,
+        linger: Duration::ZERO,
     }
 }
 
@@ -268,7 +269,7 @@ pub(crate) fn grow(arguments: &Arguments) -> Outcome<()> {
     Ok(())
 }
 
-/// One more among few clusters, and among many.
+/// One more among few clusters, and among many; and one less.
 pub(crate) fn add(arguments: &Arguments) -> Outcome<()> {
     let shape = arguments.shape();
     let mut steps = Steps::default();
@@ -285,14 +286,24 @@ pub(crate) fn add(arguments: &Arguments) -> Outcome<()> {
                 let usage = reader.read(reading(&shape, &with_it, seen(index + 1)))?;
                 let time = Duration::from_secs_f64(usage.seconds);
                 steps.note(Way::Source, &format!("add to {among}"), usage)?;
-                reader.read(reading(&shape, others, seen(index + 1)))?;
                 reader.idle(CALM)?;
-                let without = reader.idle(time)?;
-                steps.note(Way::Source, &format!("without, {among}"), without)?;
+                let removal = Reading {
+                    linger: REMOVED,
+                    ..reading(&shape, others, seen(index + 1))
+                };
+                let removed = reader.read(removal)?;
+                steps.note(Way::Source, &format!("remove, {among}"), removed)?;
+                reader.idle(CALM)?;
+                for (step, lasting) in [("without", time), ("idle", REMOVED)] {
+                    let without = reader.idle(lasting)?;
+                    steps.note(Way::Source, &format!("{step}, {among}"), without)?;
+                }
             }
             reader.close()?;
         }
-        steps.print_threads(&format!("add to {among}"), &format!("without, {among}"));
+        for (with, without) in [("add to", "without,"), ("remove,", "idle,")] {
+            steps.print_threads(&format!("{with} {among}"), &format!("{without} {among}"));
+        }
     }
     steps.print();
     Ok(())

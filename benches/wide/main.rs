@@ -4,7 +4,7 @@
 //! cargo bench --bench wide                        # 10,000 partitions over 50 clusters of 3 brokers
 //! cargo bench --bench wide -- --case dead         # 200 clusters, half of them dead
 //! cargo bench --bench wide -- --case grow         # 100 clusters, one more every tick
-//! cargo bench --bench wide -- --case add          # one more among 5 clusters, and among 50
+//! cargo bench --bench wide -- --case add          # one more among 5 clusters, and among 50; and one less
 //! cargo bench --bench wide -- --kafka ADDRESS --partitions 200 --topics 10
 //! ```
 //!
@@ -23,7 +23,8 @@
 //! read all of the living clusters, with as many dead ones and without. The case `grow` measures from the
 //! metadata's answer to the first records of each cluster that is added. The case `add` measures what threads
 //! take from the metadata's answer until a record of each partition of a new cluster is there, and what they
-//! take in the same time without it: those that there were before, and those that are new.
+//! take in the same time without it: those that there were before, and those that are new. Of its removal it
+//! measures a second, beside one in which nothing happens; what threads take that end meanwhile is not in it.
 //!
 //! One line of JSON a measurement, and a table: the median of rounds and between what they lie.
 #![expect(

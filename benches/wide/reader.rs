@@ -1,6 +1,6 @@
 //! The process that is measured.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Lines, StdinLock, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,9 @@ use timely_kafka::{KafkaSource, LocalLog, ReadOptions, RecordBatch, Subscription
 use crate::process::{Stopwatch, Usage};
 use crate::{DEADLINE, NAME, Outcome, Way, topic};
 
+/// More partitions than are read.
+const PARTITIONS_MAX: usize = 1 << 17;
+
 /// What the process is told, a line each; it answers each by a line.
 #[derive(Debug, Serialize, Deserialize)]
 enum Order {
@@ -33,6 +36,7 @@ enum Order {
         partitions: i32,
         await_partitions: usize,
         await_records: u64,
+        linger_seconds: f64,
     },
     /// Does nothing for so many seconds.
     Idle(f64),
@@ -57,6 +61,8 @@ pub(crate) struct Reading<'a> {
     /// Over all that was read by this process.
     pub(crate) await_partitions: usize,
     pub(crate) await_records: u64,
+    /// How much longer it is measured.
+    pub(crate) linger: Duration,
 }
 
 impl Reader {
@@ -89,6 +95,7 @@ impl Reader {
             partitions: reading.partitions,
             await_partitions: reading.await_partitions,
             await_records: reading.await_records,
+            linger_seconds: reading.linger.as_secs_f64(),
         })
     }
 
@@ -112,7 +119,8 @@ impl Drop for Reader {
 /// What was read until here.
 #[derive(Debug, Default)]
 struct Seen {
-    partitions: BTreeSet<(String, String, i32)>,
+    /// Hashed, so that a partition of a cluster that comes is found as fast whatever else was read.
+    partitions: HashSet<(String, String, i32)>,
     records: u64,
 }
 
@@ -149,6 +157,10 @@ impl Progress {
 /// Reads as it is told on the input.
 pub(crate) fn serve(way: Way, workers: usize) -> Outcome<()> {
     let progress = Arc::new(Progress::default());
+    let mut seen = (progress.seen.lock()).unwrap_or_else(PoisonError::into_inner);
+    // It does not grow while something is measured.
+    seen.partitions.reserve(PARTITIONS_MAX);
+    drop(seen);
     let orders = std::io::stdin().lines();
     match way {
         Way::Source => read_with_source(orders, &progress, workers),
@@ -231,6 +243,7 @@ fn read_with_source(
                 topics,
                 await_partitions,
                 await_records,
+                linger_seconds,
                 ..
             } => {
                 let metadata = metadata(&clusters, topics)?;
@@ -247,6 +260,7 @@ fn read_with_source(
                     running = Some((source, threads));
                 }
                 progress.wait(await_partitions, await_records)?;
+                thread::park_timeout(Duration::from_secs_f64(linger_seconds));
                 answer(&watch.stop()?)?;
             }
             Order::Idle(seconds) => answer(&idle(seconds)?)?,
@@ -315,6 +329,7 @@ fn read_bare(orders: Lines<StdinLock<'static>>, progress: &Arc<Progress>) -> Out
                 partitions,
                 await_partitions,
                 await_records,
+                ..
             } => {
                 let watch = Stopwatch::start()?;
                 let over = Arc::new(AtomicBool::new(false));
