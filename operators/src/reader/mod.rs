@@ -8,6 +8,7 @@ mod down;
 mod full;
 mod in_flight;
 mod lag;
+mod listed;
 mod operator;
 mod parked;
 mod replay;

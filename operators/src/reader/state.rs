@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::action::{ReaderAction, ReaderOptions, Verdict};
 use super::full::Full;
+use super::listed::Groups;
 use super::parked::Parked;
 use super::replay::Replaying;
 use crate::assignor::ReaderProfile;
@@ -30,8 +31,10 @@ use crate::tick::Tick;
 pub struct ReaderState<S: Split, B> {
     pub(super) id: ReaderId,
     pub(super) options: ReaderOptions,
-    metadata: Option<(MetadataEpoch, S::Metadata)>,
+    pub(super) metadata: Option<(MetadataEpoch, S::Metadata)>,
     pub(super) held: BTreeMap<S, Held<S>>,
+    /// The same splits.
+    pub(super) groups: Groups<S>,
     /// Pieces of held splits that were not admitted.
     pub(super) parked: Parked<S, B>,
     open: Option<Tick>,
@@ -106,6 +109,7 @@ impl<S: Split, B> ReaderState<S, B> {
             options,
             metadata: None,
             held: BTreeMap::new(),
+            groups: Groups::new(),
             parked: Parked::default(),
             open: None,
             undurable: VecDeque::new(),
@@ -318,38 +322,6 @@ impl<S: Split, B> ReaderState<S, B> {
         self.actions.push_back(ReaderAction::Report(prepared));
     }
 
-    fn adopt(&mut self, epoch: MetadataEpoch, metadata: S::Metadata) {
-        for split in self.held_and_unlisted(&metadata) {
-            self.release(&split, ReleaseReason::NotListed);
-        }
-        self.actions
-            .push_back(ReaderAction::Adopt(epoch, metadata.clone()));
-        self.metadata = Some((epoch, metadata));
-    }
-
-    /// The splits that are held and that `metadata`, which follows on what is in force, does not list.
-    ///
-    /// What is held is listed by what is in force, so that only groups of which the two differ matter: a
-    /// cluster that comes costs nothing for each split of the others.
-    fn held_and_unlisted(&self, metadata: &S::Metadata) -> Vec<S> {
-        let Some((_, before)) = &self.metadata else {
-            let held = self.held.keys();
-            return held
-                .filter(|split| !metadata.lists(split))
-                .cloned()
-                .collect();
-        };
-        let changed = before.changed_groups(metadata).into_iter();
-        let unlisted: BTreeSet<_> = changed
-            .filter(|group| !metadata.lists_group(group))
-            .collect();
-        if unlisted.is_empty() {
-            return Vec::new();
-        }
-        let is_unlisted = |split: &&S| unlisted.contains(&S::Metadata::group_of(split));
-        self.held.keys().filter(is_unlisted).cloned().collect()
-    }
-
     fn assign(&mut self, assignment: Assignment<S>, now: Duration) {
         let Assignment {
             split,
@@ -404,6 +376,7 @@ impl<S: Split, B> ReaderState<S, B> {
             moved_at: self.full.reading_time(now),
         };
         self.let_go(&split);
+        self.groups.note(&split);
         self.held.insert(split.clone(), held);
         self.may_lag.insert(split.clone());
         self.finish(&split);
@@ -412,6 +385,7 @@ impl<S: Split, B> ReaderState<S, B> {
     /// Holds a split no more, and nothing of it.
     pub(super) fn let_go(&mut self, split: &S) -> Option<Held<S>> {
         self.parked.take(split);
+        self.groups.forget(split);
         self.held.remove(split)
     }
 
