@@ -346,12 +346,19 @@ impl ControlClient {
     }
 
     /// What `error` means for a whole call.
-    fn failure(&self, call: Call, error: NativeError) -> ControlError {
+    fn failure(&mut self, call: Call, error: NativeError) -> ControlError {
         const TIMED_OUT: i32 = Code::RD_KAFKA_RESP_ERR__TIMED_OUT as i32;
         const TIMED_OUT_IN_QUEUE: i32 = Code::RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE as i32;
         const TRANSPORT: i32 = Code::RD_KAFKA_RESP_ERR__TRANSPORT as i32;
         const DOWN: i32 = Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN as i32;
+        // librdkafka gave up the broker that was asked, which it does with one that is down if it knows another name
+        // of it. Nobody has refused anything.
+        const BROKER_GIVEN_UP: i32 = Code::RD_KAFKA_RESP_ERR__DESTROY_BROKER as i32;
         match error.code {
+            BROKER_GIVEN_UP => {
+                self.complained.get_or_insert_with(Instant::now);
+                self.unreachable()
+            }
             TIMED_OUT | TIMED_OUT_IN_QUEUE => self.timed_out(call),
             TRANSPORT | DOWN if self.words.is_some() => self.unreachable(),
             _ => ControlError::Refused(error),

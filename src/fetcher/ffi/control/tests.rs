@@ -5,9 +5,11 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::{
-    ControlClient, ControlError, GroupClient, Isolation, OffsetAnswer, Place, TopicPartition,
+    Call, Code, ControlClient, ControlError, GroupClient, Isolation, OffsetAnswer, Place,
+    TopicPartition,
 };
 use crate::embedded::{EmbeddedCluster, EmbeddedFault, EmbeddedRecord, KafkaApi};
+use crate::fetcher::ffi::NativeError;
 use crate::fetcher::ffi::mock::MockCluster;
 use crate::metadata::secret::resolve;
 use crate::model::{ClientProperties, GroupId, Partition, TopicName};
@@ -350,4 +352,26 @@ fn why_a_cluster_cannot_be_asked_is_told_without_secrets() {
     let words = format!("{asked:?}");
     assert!(words.contains("beginning at: ***"), "{words}");
     assert!(!words.contains("hunter2"), "{words}");
+}
+
+/// It was taken for a refusal of the cluster's, and the client that had lost its broker was kept.
+#[test]
+fn a_broker_that_the_client_gave_up_meanwhile_has_refused_nothing() {
+    let cluster = EmbeddedCluster::start().unwrap();
+    let mut control = client(&cluster.bootstrap_servers());
+    let began = Instant::now();
+    let call = Call {
+        began,
+        deadline: began + WHILE,
+        ends_by_complaint: false,
+    };
+    let given_up = NativeError::of(Code::RD_KAFKA_RESP_ERR__DESTROY_BROKER);
+
+    let failure = control.failure(call, given_up);
+
+    assert!(
+        matches!(failure, ControlError::Unreachable { .. }),
+        "{failure:?}"
+    );
+    assert!(control.has_complained());
 }
