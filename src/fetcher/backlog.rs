@@ -54,6 +54,13 @@ impl Backlog {
         self.said.is_empty() && self.fetched.is_empty()
     }
 
+    /// Whether a piece of a split waits in it.
+    #[cfg(test)]
+    pub(super) fn has_piece(&self, split: &KafkaSplit) -> bool {
+        let mut pieces = self.fetched.iter();
+        pieces.any(|fetched| matches!(fetched, Fetched::Piece(piece) if piece.split == *split))
+    }
+
     /// The memory of what waits in it.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

@@ -177,8 +177,11 @@ fn an_end_is_heard_without_room_and_that_of_a_split_with_records_is_told() {
     for split in [&first, &second, &other] {
         worker.assign(split, 1, at(0));
     }
-    // A poll moves one piece. What else was on the queue waits.
-    let waiting = |of: &Worker| of.fetcher.backlog.bytes() > 0;
+    // A poll moves one piece. What else was on the queue waits, until it is of one of both.
+    let waiting = |of: &Worker| {
+        let backlog = &of.fetcher.backlog;
+        backlog.has_piece(&first) != backlog.has_piece(&second)
+    };
     let deadline = Instant::now() + PATIENCE;
     while !waiting(&worker) {
         let came = [&first, &second].map(|split| worker.count(split));
