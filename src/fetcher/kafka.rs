@@ -76,13 +76,14 @@ impl KafkaFetcher {
                     queue,
                     ended,
                 } => {
-                    // Whatever it has by now may have given a turn when there was no queue to be seen yet.
-                    self.link.turns.give(&cluster);
+                    let link = Arc::clone(&self.link);
                     let Some(connection) = self.connection(&cluster, client) else {
                         continue;
                     };
                     connection.life = life;
                     connection.queue = queue;
+                    // Whatever it has by now may have given a turn when there was no queue to be seen yet.
+                    link.turns.give(&cluster);
                     if let Some(ended) = ended {
                         let lost = connection.lose(&ended);
                         self.backlog.extend(lost);
@@ -136,8 +137,11 @@ impl KafkaFetcher {
             }
             left.leave(self.link.worker);
         }
-        if let Some(connection) = connection {
-            self.clusters.insert(cluster, connection);
+        match connection {
+            Some(connection) => {
+                self.clusters.insert(cluster, connection);
+            }
+            None => self.link.turns.forget(&cluster),
         }
     }
 

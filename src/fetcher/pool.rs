@@ -149,6 +149,8 @@ impl ClientPool {
             self.change(&mut state, metadata, &mut health);
         }
         let mut gone = told.metadata.changes(&state.metadata);
+        // A client that there was may have gone between two answers that say the same.
+        gone.extend(state.threadless.iter().cloned());
         gone.retain(|cluster| !state.clients.contains_key(cluster));
         let come = state.by_number.range(told.started + 1..);
         let come = come.map(|(_, cluster)| {

@@ -7,7 +7,8 @@ use crate::model::ClusterId;
 
 /// The clusters whose queues a worker is to look at, in the order in which something came.
 ///
-/// Bounded: each cluster has one turn at most.
+/// Bounded: each cluster has one turn at most, and one that is not listed any more has none, but for what its queue
+/// calls while it ends.
 ///
 /// # Invariants
 ///
@@ -50,6 +51,14 @@ impl Turns {
         Some(cluster)
     }
 
+    /// A cluster is not listed any more.
+    pub(super) fn forget(&self, cluster: &ClusterId) {
+        let mut state = self.state();
+        if state.having.remove(cluster) {
+            state.order.retain(|other| other != cluster);
+        }
+    }
+
     /// How many have a turn.
     pub(super) fn count(&self) -> usize {
         self.state().order.len()
@@ -83,6 +92,23 @@ mod tests {
 
         assert_eq!(given, [true, true, false, true]);
         assert_eq!((first, again, turns.count()), (Some(named("b")), true, 3));
+        let rest = std::iter::from_fn(|| turns.take());
+        let rest: Vec<_> = rest.map(|cluster| cluster.to_string()).collect();
+        assert_eq!(rest, ["a", "c", "b"]);
+    }
+
+    #[test]
+    fn a_cluster_that_is_forgotten_has_no_turn_and_can_have_one_again() {
+        let turns = Turns::default();
+        for name in ["a", "b", "c"] {
+            turns.give(&named(name));
+        }
+
+        turns.forget(&named("b"));
+        turns.forget(&named("d"));
+
+        assert_eq!(turns.count(), 2);
+        assert!(turns.give(&named("b")));
         let rest = std::iter::from_fn(|| turns.take());
         let rest: Vec<_> = rest.map(|cluster| cluster.to_string()).collect();
         assert_eq!(rest, ["a", "c", "b"]);
