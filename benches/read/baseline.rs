@@ -37,8 +37,8 @@ pub(crate) fn measure(arguments: &Arguments, mode: Mode) -> Outcome<Measurement>
     let mut clients = Vec::new();
     for one in ended {
         let (part, client) = one.map_err(|_| "a thread panicked")??;
-        meter.first = [meter.first, part.first].into_iter().flatten().min();
         meter.records += part.records;
+        meter.before += part.before;
         meter.bytes += part.bytes;
         clients.push(client);
     }

@@ -31,9 +31,9 @@
 //!
 //! The CPU of librdkafka's own threads is a column of its own: it is the same for all ways with the same properties.
 //!
-//! CPU is that of the whole process, all threads, user and system, from before a client is made until
-//! the last record was counted: making clients and finding partitions is part of it. The time behind
-//! records a second begins with the first record.
+//! CPU is that of the whole process, all threads, user and system, from the first record that was counted until
+//! the last. What making clients and finding partitions took until then is a column of its own, which does not
+//! grow with the records.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

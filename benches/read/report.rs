@@ -7,8 +7,13 @@ use crate::meter::{Measurement, Spread};
 pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
     println!();
     println!(
-        "{:<16} {:>27} {:>12} {:>10}   {:>23}",
-        "", "CPU ns/record (min..max)", "librdkafka's", "system's", "M records/s (min..max)"
+        "{:<16} {:>27} {:>12} {:>10}   {:>23} {:>13}",
+        "",
+        "CPU ns/record (min..max)",
+        "librdkafka's",
+        "system's",
+        "M records/s (min..max)",
+        "start, CPU ms"
     );
     for (index, mode) in modes.iter().enumerate() {
         let of_mode = || rounds.iter().map(|round| &round[index]);
@@ -16,8 +21,9 @@ pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
         let client = Spread::of(of_mode().map(|one| one.client_ns_per_record));
         let system = Spread::of(of_mode().map(|one| one.system_ns_per_record));
         let rate = Spread::of(of_mode().map(|one| one.records_per_second / 1e6));
+        let start = Spread::of(of_mode().map(|one| one.start_cpu_ms));
         println!(
-            "{:<16} {:>9.1} ({:>7.1}..{:>7.1}) {:>12.1} {:>10.1}   {:>9.2} ({:>5.2}..{:>5.2})",
+            "{:<16} {:>9.1} ({:>7.1}..{:>7.1}) {:>12.1} {:>10.1}   {:>9.2} ({:>5.2}..{:>5.2}) {:>13.1}",
             mode.name(),
             cpu.median,
             cpu.least,
@@ -27,6 +33,7 @@ pub(crate) fn print(modes: &[Mode], rounds: &[Vec<Measurement>]) {
             rate.median,
             rate.least,
             rate.most,
+            start.median,
         );
     }
     let Some(source) = modes.iter().position(|mode| *mode == Mode::Source) else {

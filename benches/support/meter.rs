@@ -6,6 +6,7 @@
 
 use std::mem::MaybeUninit;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,9 @@ pub(crate) struct Measurement {
     pub(crate) records: u64,
     /// The bytes of their values.
     pub(crate) bytes: u64,
-    /// CPU a record, of all threads.
+    /// CPU until the first record was there, of all threads.
+    pub(crate) start_cpu_ms: f64,
+    /// CPU a record since then.
     pub(crate) cpu_ns_per_record: f64,
     /// The part of it that was spent in the system.
     pub(crate) system_ns_per_record: f64,
@@ -29,14 +32,36 @@ pub(crate) struct Measurement {
     pub(crate) records_per_second: f64,
 }
 
-/// What was counted, and what it took.
+/// What the process had taken when its first record was there, whoever counted it.
+static FIRST: OnceLock<Taken> = OnceLock::new();
+
+#[derive(Debug)]
+struct Taken {
+    at: Instant,
+    cpu: Duration,
+    system: Duration,
+    client: Duration,
+}
+
+impl Taken {
+    fn now() -> Self {
+        Self {
+            client: client(),
+            system: system(),
+            cpu: cpu(),
+            at: Instant::now(),
+        }
+    }
+}
+
+/// What was counted, and what it took. A process measures one way to read.
 #[derive(Debug)]
 pub(crate) struct Meter {
     expected: u64,
     cpu_before: Duration,
-    system_before: Duration,
-    client_before: Duration,
-    pub(crate) first: Option<Instant>,
+    has_first: bool,
+    /// The records that were counted with the first one, and so dealt with before it was noted.
+    pub(crate) before: u64,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
 }
@@ -47,9 +72,8 @@ impl Meter {
         Self {
             expected,
             cpu_before: cpu(),
-            system_before: system(),
-            client_before: client(),
-            first: None,
+            has_first: false,
+            before: 0,
             records: 0,
             bytes: 0,
         }
@@ -58,8 +82,11 @@ impl Meter {
     /// Counts records and the bytes of their values.
     #[inline]
     pub(crate) fn records(&mut self, records: u64, bytes: usize) {
-        if self.first.is_none() {
-            self.first = Some(Instant::now());
+        if !self.has_first {
+            self.has_first = true;
+            if FIRST.set(Taken::now()).is_ok() {
+                self.before = records;
+            }
         }
         self.records += records;
         self.bytes += bytes as u64;
@@ -73,19 +100,20 @@ impl Meter {
 
     /// What it came to, up to this moment.
     pub(crate) fn stop(&self, mode: &str) -> Measurement {
-        let cpu = cpu() - self.cpu_before;
-        let system = system() - self.system_before;
-        let client = client() - self.client_before;
-        let wall = self.first.map_or(Duration::ZERO, |first| first.elapsed());
-        let records = self.records as f64;
+        let last = Taken::now();
+        let first = FIRST.get_or_init(Taken::now);
+        let records = (self.records - self.before) as f64;
+        let ns_per_record =
+            |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e9 / records;
         Measurement {
             mode: mode.to_owned(),
             records: self.records,
             bytes: self.bytes,
-            cpu_ns_per_record: cpu.as_secs_f64() * 1e9 / records,
-            system_ns_per_record: system.as_secs_f64() * 1e9 / records,
-            client_ns_per_record: client.as_secs_f64() * 1e9 / records,
-            records_per_second: records / wall.as_secs_f64(),
+            start_cpu_ms: (first.cpu - self.cpu_before).as_secs_f64() * 1e3,
+            cpu_ns_per_record: ns_per_record(first.cpu, last.cpu),
+            system_ns_per_record: ns_per_record(first.system, last.system),
+            client_ns_per_record: ns_per_record(first.client, last.client),
+            records_per_second: records / (last.at - first.at).as_secs_f64(),
         }
     }
 }
