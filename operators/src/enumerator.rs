@@ -60,7 +60,7 @@ pub(crate) struct EnumeratorOutputs<'scope, T: SourceTime, S: Split> {
 ///
 /// # Frontier
 ///
-/// The frontier of bindings and health is the oldest tick that is not durable; a binding is emitted
+/// The frontier of bindings and health is the oldest tick that is not over; a binding is emitted
 /// at its tick, right before the frontier passes it. The frontier of directives is the minimum
 /// until the last tick is durable.
 pub(crate) fn enumerator<'scope, T: SourceTime, S: Split>(

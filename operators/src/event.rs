@@ -159,7 +159,7 @@ pub enum SourceEvent<S: Split> {
     },
     /// Something that a person should know.
     Health(Health),
-    /// The last tick is durable: the source ends.
+    /// The last tick is over, and the log has everything: the source ends.
     Ended,
     /// The source goes no further, and cannot end in order: its frontier stays where it is. The health
     /// stream has said why a second before. Its processes have to be ended, and to be started again once

@@ -143,7 +143,7 @@ impl<T: SourceTime, S: Split, B> fmt::Debug for SplitStreams<'_, T, S, B> {
 ///
 /// # Frontier
 ///
-/// The frontier of each stream passes a tick when its binding is durable. When the frontiers of
+/// The frontier of each stream passes a tick when its binding is durable, if anything was read in it. When the frontiers of
 /// batches and bindings have passed a tick, all records of the tick and its binding have been seen.
 /// A split that brings nothing does not hold the frontier back.
 ///

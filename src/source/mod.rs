@@ -172,7 +172,7 @@ impl<T: SourceTime> ReadOptions<T> {
 ///
 /// # Frontier
 ///
-/// The frontier of every stream passes a tick when the binding of the tick is durable. Until then
+/// The frontier of every stream passes a tick when the binding of the tick is durable, if anything was read in it. Until then
 /// more records can come at it; after that none can, and reading the binding's ranges again gives
 /// the same ones. A worker without splits, a cluster that is down and a topic without records do not
 /// hold it back. It starts at zero and jumps to the present when the first tick opens.

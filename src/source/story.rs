@@ -100,7 +100,7 @@ fn tell(worker: usize, event: &SourceEvent<KafkaSplit>) {
         } => tell_down(split, *reader, *kind, message),
         SourceEvent::SplitLost { error, count } => tell_loss(error, *count),
         SourceEvent::Bound { tick, splits } => {
-            tracing::trace!("tick {tick}: durable, {} moved", counted(*splits, "split"));
+            tracing::trace!("tick {tick}: over, {} moved", counted(*splits, "split"));
         }
         SourceEvent::Health(health) => tell_health(worker, health),
         SourceEvent::Failed { why } => tracing::error!("the source goes no further: {why}"),

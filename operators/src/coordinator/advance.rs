@@ -6,7 +6,7 @@ use super::ownership::{Entry, Ownership};
 use super::ticks::{Closing, Ending};
 use super::{Awaited, Coordinator, Intention, Phase};
 use crate::assignor::Assignor;
-use crate::binding::SplitError;
+use crate::binding::{Binding, SplitError};
 use crate::defect::{self, Defect};
 use crate::epoch::{ReaderId, RequestId};
 use crate::event::SourceEvent;
@@ -293,13 +293,10 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
         match closing.bind(&mut self.bound) {
             Ok(binding) => {
                 let ranges = binding.ranges.len();
-                let is_next = self.ticks.waiting.is_empty();
                 self.ticks.waiting.push_back(tick);
                 self.ticks.last_closed = Some(tick);
-                if is_next && binding.is_empty() {
-                    // It is reserved, so no run opens it again: a log without it says the same.
-                    self.proofs.prove(tick);
-                    return self.durable(binding, now);
+                if binding.is_empty() && !self.waits_for_log() {
+                    return self.pass_empty(binding, now);
                 }
                 if defect::is(Defect::FrontierBeforeDurable) {
                     let durable = Directive::Durable(tick);
@@ -323,15 +320,35 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
                 self.start_over(&errors, now);
                 let readmitted = readmitted.into_iter().map(LogRecord::Readmitted);
                 self.to_append.extend(readmitted);
-                self.since_snapshot.note(ranges);
-                if self
-                    .since_snapshot
-                    .is_much(&self.options, self.splits.len())
-                {
-                    self.push_snapshot();
-                }
+                self.note_tick(ranges);
             }
             Err(broken) => self.wedge("source", format!("{broken}; this is a bug of the source")),
+        }
+    }
+
+    /// Whether anything was learnt, asked for or bound that the log does not have.
+    fn waits_for_log(&self) -> bool {
+        let mut records = self.appending.iter().chain(&self.to_append);
+        records.any(|record| !matches!(record, LogRecord::Reserved(_)))
+    }
+
+    /// Nothing was read in a tick, and the log has all that came before: it is reserved, so no run opens it again, and
+    /// a log without it says the same.
+    fn pass_empty(&mut self, binding: Binding<S>, now: Duration) {
+        self.proofs.prove(binding.tick);
+        self.durable(binding, now);
+        // A log whose old records are dropped by the snapshots has to have some of a source that reads nothing.
+        if self.ticks.ending != Ending::Reached {
+            self.note_tick(0);
+        }
+    }
+
+    /// A tick of so many ranges is over. Now and then the log gets all that a restart needs.
+    fn note_tick(&mut self, ranges: usize) {
+        self.since_snapshot.note(ranges);
+        let splits = self.splits.len();
+        if self.since_snapshot.is_much(&self.options, splits) {
+            self.push_snapshot();
         }
     }
 
@@ -381,11 +398,15 @@ impl<S: Split, A: Assignor<S>> Coordinator<S, A> {
             self.tell(SourceEvent::Health(Health::new(
                 "binding log",
                 HealthStatus::Waiting,
-                format!(
-                    "{} ticks wait to become durable; until then no other ends, and reading stops \
-                     when it is full",
-                    self.ticks.undurable()
-                ),
+                match self.ticks.undurable() {
+                    0 => "it is awaited to reserve further ticks; until then none ends, and reading stops when \
+                          the open one is full"
+                        .to_owned(),
+                    count => format!(
+                        "{count} ticks wait to become durable; until then no other ends, and reading stops \
+                         when it is full"
+                    ),
+                },
             )));
         } else if self.stalled && !held {
             self.stalled = false;

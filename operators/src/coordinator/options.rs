@@ -20,13 +20,13 @@ pub struct CoordinatorOptions {
     pub tick_interval: Duration,
     /// How many closed ticks may wait to become durable; then the open one stays open.
     pub ticks_waiting_max: usize,
-    /// How far ahead of the open tick ticks are reserved in the log. So long at most may a run in which
-    /// nothing is read go on after another one took over its log.
+    /// How far ahead of the open tick ticks are reserved in the log, and up to sixteen times as far if it
+    /// is slow. As far may a run that reads nothing go on after another one took over its log.
     pub reserve_ahead: Duration,
     /// How many split epochs are reserved in the log ahead of those that were assigned: so many times
     /// about can one split move while an append is under way.
     pub epochs_ahead: u64,
-    /// After how many ticks in which something was read the log gets all that a restart needs, so that it can drop what is older.
+    /// After how many ticks the log gets all that a restart needs, so that it can drop what is older.
     pub snapshot_every: u32,
     /// After how many ranges it gets it at the latest, or after sixteen times the splits if that is more:
     /// many splits that move in every tick would otherwise make the next start read gigabytes.

@@ -36,7 +36,7 @@ pub struct Snapshot<S: Split> {
     pub incarnation: Incarnation,
     /// No tick up to this one is ever opened again.
     pub reserved: Tick,
-    /// The last tick that is bound, if there is one.
+    /// The last tick that is over, if there is one. If nothing was read in it, the log need not have its binding.
     pub bound: Option<Tick>,
     /// The metadata in force, if there is any.
     pub metadata: Option<(MetadataEpoch, S::Metadata)>,

@@ -28,6 +28,7 @@ pub(super) struct Ticks<S: Split> {
     pub(super) closing: Option<Closing<S>>,
     /// Closed, and handed to the log, oldest first.
     pub(super) waiting: VecDeque<Tick>,
+    /// The last tick that is over. The log may lack it, if nothing was read in it.
     pub(super) last_closed: Option<Tick>,
     /// No tick up to this one is opened: a run before may have.
     pub(super) first: Tick,

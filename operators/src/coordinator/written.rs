@@ -17,7 +17,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// A binding of so many ranges is written.
+    /// A tick of so many ranges is over.
     pub(super) fn note(&mut self, ranges: usize) {
         self.ticks += 1;
         self.ranges = self.ranges.saturating_add(ranges);

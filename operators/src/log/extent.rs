@@ -65,7 +65,7 @@ impl LogExtent {
 pub struct SnapshotAt {
     /// Its sequence.
     pub at: LogSequence,
-    /// The last tick that is bound in it.
+    /// The last tick that is over in it.
     pub bound: Option<Tick>,
 }
 

@@ -1,7 +1,7 @@
 //! Where bindings become durable.
 //!
-//! The frontier passes a tick only after its binding is in a [`BindingLog`]. The log is a sequence
-//! of typed records, written by one incarnation at a time; what must precede an action (the start
+//! The frontier passes a tick only after its binding is in a [`BindingLog`], and at once if nothing was read in it
+//! and the log has all that was before. The log is a sequence of typed records, written by one incarnation at a time; what must precede an action (the start
 //! of a split before its first assignment) is a record as well.
 
 mod error;

@@ -56,7 +56,7 @@ pub(crate) struct ReaderOutputs<'scope, T: SourceTime, S: Split, B> {
 ///
 /// # Frontier
 ///
-/// The frontier of batches, errors and health is the oldest tick that is not durable: the reader beside
+/// The frontier of batches, errors and health is the oldest tick that is not over: the reader beside
 /// the enumerator [keeps](ReaderId::KEEPER) it. All hold the open tick, whether they hold a split or not:
 /// any split can be given to any worker then, and no capability ever travels. The frontier of reports is the
 /// minimum until the last tick is durable.

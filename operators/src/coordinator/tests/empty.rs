@@ -39,13 +39,15 @@ fn a_source_that_reads_nothing_writes_reservations_only() {
     let next = driven.published.last().and_then(|(_, next)| *next);
     assert_eq!(next, driven.coordinator.open_tick());
     let written = driven.log.split_off(before);
-    let reserved = |record: &&LogRecord<_>| matches!(record, LogRecord::Reserved(_));
-    assert_eq!(written.iter().filter(reserved).count(), written.len());
-    assert!(
-        (100..=300).contains(&written.len()),
-        "{} reservations",
-        written.len()
-    );
+    let count = |is: fn(&LogRecord<Letter>) -> bool| written.iter().filter(|one| is(one)).count();
+    let reserved = count(|record| matches!(record, LogRecord::Reserved(_)));
+    let snapshots = count(|record| matches!(record, LogRecord::Snapshot(_)));
+    let bindings = count(|record| matches!(record, LogRecord::Binding(_)));
+    assert!((100..=300).contains(&reserved), "{reserved} reservations");
+    // What is old is dropped as of a snapshot.
+    assert_eq!(snapshots, 1);
+    assert_eq!(reserved + snapshots + bindings, written.len());
+    assert!(bindings <= 1, "{bindings} bindings");
 }
 
 #[test]
@@ -144,4 +146,77 @@ fn a_last_tick_without_records_is_the_end() {
     let durable = sent.filter(|(_, one)| matches!(one, Directive::Durable(_)));
     assert_eq!(durable.count(), 2, "all let go of what they hold");
     assert_eq!(bindings(&driven), []);
+}
+
+/// Has something be learnt or asked for.
+type Happens = fn(&mut Driven);
+
+/// Who sees a tick pass may take it that what was asked for before is known to the next run.
+#[test]
+fn a_tick_without_records_does_not_overtake_what_waits_for_the_log() {
+    let facts: [(&str, Happens); 4] = [
+        ("a pause", |driven| {
+            driven.report(Report::Command(Command::Pause(Letter('a'))));
+        }),
+        ("a snapshot", |driven| {
+            driven.report(Report::Command(Command::Snapshot));
+        }),
+        ("a start and metadata", |driven| driven.metadata("ab")),
+        ("a split that is gone", |driven| driven.metadata("b")),
+    ];
+    for last in [false, true] {
+        for (what, happens) in &facts {
+            let mut driven = Driven::start(1);
+            driven.metadata("a");
+            driven.tick(Vec::new());
+            let before = driven.published.len();
+            driven.log_answers = false;
+            happens(&mut driven);
+            if what.starts_with("a split") {
+                driven.release(0, 'a', 1, 10);
+            }
+            if last {
+                driven.report(Report::Command(Command::Stop));
+            }
+
+            driven.tick(Vec::new());
+            assert_eq!(driven.published.len(), before, "{what}, {last}");
+            assert!(!driven.coordinator.ended(), "{what}");
+
+            driven.log_answers = true;
+            driven.coordinator.handle_appended(driven.now);
+            driven.carry_out();
+            assert_eq!(driven.published.len(), before + 1, "{what}, {last}");
+            assert_eq!(driven.coordinator.ended(), last, "{what}");
+        }
+    }
+}
+
+/// The log has what it read, and then that there is nothing more.
+#[test]
+fn a_bounded_source_that_reads_nothing_ends_when_the_log_says_what_was_found() {
+    let mut options = CoordinatorOptions::new(1);
+    options.bounded = true;
+    let mut driven = Driven::resuming(1, Resume::Continue);
+    driven.coordinator = Coordinator::new(options, StickyBalanced);
+    driven.coordinator.handle_opened(&[], driven.now);
+    driven.carry_out();
+    driven.report(hello(0, 7));
+    driven.metadata("");
+    driven.log_answers = false;
+    let event = DiscoveryEvent::AllFound {
+        epoch: driven.coordinator.metadata_epoch,
+    };
+    driven.coordinator.handle_discovery(event, driven.now);
+    driven.carry_out();
+
+    driven.tick(Vec::new());
+
+    assert!(!driven.coordinator.ended(), "{:?}", driven.log);
+    driven.log_answers = true;
+    driven.coordinator.handle_appended(driven.now);
+    driven.carry_out();
+    driven.tick(Vec::new());
+    assert!(driven.log.contains(&LogRecord::AllFound));
+    assert!(driven.coordinator.ended());
 }
