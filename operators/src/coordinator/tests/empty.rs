@@ -15,9 +15,9 @@ fn published(driven: &Driven) -> Vec<Tick> {
     published.map(|(binding, _)| binding.tick).collect()
 }
 
-/// For a thousand seconds: what is reserved ahead is written, and nothing else.
+/// For a thousand seconds: what is reserved ahead is written, and a snapshot, as often as by any source.
 #[test]
-fn a_source_that_reads_nothing_writes_reservations_only() {
+fn a_source_that_reads_nothing_writes_no_bindings() {
     let mut driven = Driven::start(2);
     driven.metadata("a");
     let before = driven.log.len();
