@@ -152,7 +152,6 @@ impl<'a, B: Brokers + 'static> Load<'a, B> {
         run.wait("all splits are where they stay", |state| {
             state.balanced(self.splits)
         });
-        self.spread(&run);
         let without = self.pause_during(&run, || self.await_part(&run));
         let assigned = self.assigned(&run);
         assert!(assigned > 0, "the story tells of assignments");
@@ -187,46 +186,11 @@ impl<'a, B: Brokers + 'static> Load<'a, B> {
         run.end().with(|state| assert_exact(state, all));
     }
 
-    /// A partition of the topic, as the story has it.
+    /// The name of a partition of the topic, as the story has it.
     fn split(&self, partition: i32) -> KafkaSplit {
-        self.split_of("a", partition)
-    }
-
-    fn split_of(&self, cluster: &str, partition: i32) -> KafkaSplit {
-        let cluster = ClusterId::new(cluster).expect("it is a name");
+        let cluster = ClusterId::new("a").expect("it is a name");
         let topic = TopicName::new(self.topic).expect("it is a name");
         KafkaSplit::new(cluster, topic, Partition(partition))
-    }
-
-    /// Has the two partitions of `a` be with different workers, so that none of them has to move for balance when the
-    /// other clusters are gone: which worker has which depends on who was found first.
-    fn spread(&self, run: &Run) {
-        let owner = |state: &State, split: &KafkaSplit| {
-            let owners = state.owners();
-            let owner = owners.get(format!("split {split}").as_str());
-            owner.and_then(|owner| owner.parse::<usize>().ok())
-        };
-        let (kept, given) = (self.split(0), self.split(1));
-        let here = run.observed.with(|state| owner(state, &kept));
-        let both = run.observed.with(|state| owner(state, &given)) == here;
-        let (Some(here), true) = (here, both) else {
-            return;
-        };
-        let others = ["b", "c"].into_iter();
-        let others = others.flat_map(|cluster| [0, 1].map(|number| self.split_of(cluster, number)));
-        let mut others =
-            others.filter(|split| run.observed.with(|state| owner(state, split)) == Some(1 - here));
-        let taken = others.next();
-        run.control().move_split(given.clone(), ReaderId(1 - here));
-        if let Some(taken) = &taken {
-            run.control().move_split(taken.clone(), ReaderId(here));
-        }
-        run.wait("partitions are with different workers", |state| {
-            let comes = taken
-                .as_ref()
-                .is_none_or(|taken| owner(state, taken) == Some(here));
-            comes && owner(state, &given) == Some(1 - here)
-        });
     }
 
     /// How often partition 0 was assigned.
