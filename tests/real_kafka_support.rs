@@ -11,6 +11,7 @@ use rdkafka::Message;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use serde_json::json;
 
 use kafka::RealKafka;
 
@@ -49,6 +50,31 @@ fn read(consumer: &BaseConsumer, count: usize) -> Vec<String> {
         }
     }
     values
+}
+
+/// As seen: asked for what is being appended, a broker has nothing that may be read, logs its size, and is asked again.
+#[test]
+fn an_answer_at_the_high_watermark_has_no_records() {
+    let fetch = |offset: i64, high_watermark: i64| {
+        let asked =
+            json!([{"topicId": "t", "partitions": [{"partition": 0, "fetchOffset": offset}]}]);
+        let partition =
+            json!({"partitionIndex": 0, "highWatermark": high_watermark, "recordsSizeInBytes": 72});
+        let entry = json!({
+            "connection": "127.0.0.1:9092-127.0.0.1:5-0-1",
+            "requestHeader": {"requestApiKeyName": "FETCH", "clientId": "c"},
+            "request": {"topics": asked},
+            "response": {"responses": [{"topicId": "t", "partitions": [partition]}]},
+        });
+        format!("Completed request:{entry}\n")
+    };
+    let log = fetch(2_240, 2_241) + &fetch(2_241, 2_241) + &fetch(2_241, 2_243);
+
+    let requests = kafka::parse_log(&log, &["127.0.0.1:9092"]);
+
+    let fetched = requests.iter().flat_map(|request| &request.fetched);
+    let fetched: Vec<_> = fetched.map(|one| (one.offset, one.bytes)).collect();
+    assert_eq!(fetched, [(2_240, 72), (2_241, 0), (2_241, 72)]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use tempfile::TempDir;
 
 pub(crate) use requests::Request;
-use requests::parse_log;
+pub(crate) use requests::parse_log;
 
 #[path = "kafka/requests.rs"]
 mod requests;

@@ -26,7 +26,7 @@ pub(crate) struct FetchedPartition {
     pub(crate) partition: i64,
     /// The offset to read from.
     pub(crate) offset: i64,
-    /// How many bytes of records the answer had.
+    /// How many bytes of records the answer had; none if the offset is at the high watermark, whatever the log says.
     pub(crate) bytes: i64,
 }
 
@@ -96,6 +96,9 @@ fn fetched_of(
 }
 
 /// How many bytes of records `answers` have for one partition of a request.
+///
+/// Where it was asked from the high watermark on there is nothing to be read. The log tells a size for some of
+/// these nevertheless, of what is being appended at that moment, and the client asks from there again.
 fn answered_bytes(topic: &Value, partition: &Value, answers: &Value) -> i64 {
     let of_topic = items(answers).filter(|answer| {
         answer["topicId"] == topic["topicId"] && answer["topic"] == topic["topic"]
@@ -103,6 +106,7 @@ fn answered_bytes(topic: &Value, partition: &Value, answers: &Value) -> i64 {
     let partitions = of_topic.flat_map(|answer| items(&answer["partitions"]));
     partitions
         .filter(|answer| answer["partitionIndex"] == partition["partition"])
+        .filter(|answer| answer["highWatermark"].as_i64() > partition["fetchOffset"].as_i64())
         .filter_map(|answer| answer["recordsSizeInBytes"].as_i64())
         .sum()
 }
