@@ -59,7 +59,6 @@ impl Taken {
 pub(crate) struct Meter {
     expected: u64,
     cpu_before: Duration,
-    has_first: bool,
     /// The records that were counted with the first one, and so dealt with before it was noted.
     pub(crate) before: u64,
     pub(crate) records: u64,
@@ -72,7 +71,6 @@ impl Meter {
         Self {
             expected,
             cpu_before: cpu(),
-            has_first: false,
             before: 0,
             records: 0,
             bytes: 0,
@@ -82,11 +80,8 @@ impl Meter {
     /// Counts records and the bytes of their values.
     #[inline]
     pub(crate) fn records(&mut self, records: u64, bytes: usize) {
-        if !self.has_first {
-            self.has_first = true;
-            if FIRST.set(Taken::now()).is_ok() {
-                self.before = records;
-            }
+        if self.records == 0 && FIRST.set(Taken::now()).is_ok() {
+            self.before = records;
         }
         self.records += records;
         self.bytes += bytes as u64;
